@@ -58,6 +58,27 @@ def test_pairs_have_two_segments(server: Server) -> None:
     assert all("the mat"[token["start"] : token["end"]] == token["text"] for token in second)
 
 
+def test_a_conversation(server: Server) -> None:
+    """Messages are formatted by the model's template, here of a GGUF file, and tokens tell whose they are; other models refuse at once."""
+    messages = [{"role": "user", "content": "The cat<|im_end|>"}, {"role": "assistant", "content": "sat."}]
+    document = server.analyse(model="chat", messages=messages)
+    assert document["messages"] == messages
+    assert document["text"] is None
+    assert (
+        document["full_text"]
+        == "<|im_start|>user\nThe cat<|im_end|><|im_end|>\n<|im_start|>assistant\nsat.<|im_end|>\n"
+    )
+    assert list(dict.fromkeys(token["role"] for token in document["tokens"])) == [None, "user", "assistant"]
+    assert sum(token["kind"] == "special" for token in document["tokens"]) == 4
+    assert next(item for item in server.get("/analyses").json()["items"] if item["messages"])["messages"] == messages
+    for model, reason in (("gpt2", "no chat template"), ("bert", "Only decoders")):
+        refused = server.post({"model": model, "messages": messages})
+        assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "/messages")
+        assert reason in refused.json()["detail"]
+    refused = server.post({"model": "chat", "messages": [{"role": "user", "content": "x" * 40_000}]})
+    assert (refused.status_code, refused.json()["code"]) == (422, "invalid-text")
+
+
 def test_stored_is_answered_at_once(server: Server) -> None:
     """A stored result is returned at once: 200 with the whole document."""
     body = {"model": "bert", "text": "Stored already."}

@@ -98,3 +98,10 @@ def _random_tensors(architecture: str, tokens: int, random: np.random.Generator)
         found[f"{at}.ffn_gate.weight"], found[f"{at}.ffn_up.weight"] = matrix(INNER, WIDTH), matrix(INNER, WIDTH)
         found[f"{at}.ffn_down.weight"] = matrix(WIDTH, INNER)
     return found
+
+
+# As in Qwen and SmolLM2, but without a system message of its own.
+CHATML = (
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)

@@ -118,9 +118,12 @@ def tiny_model(
 
 
 def small_models(folder: Path) -> Path:
-    """A tiny model per family, `slow`, whose forward pass takes seconds, and two twins of the catalogue, in subfolders of `folder`."""
+    """A tiny model per family, `slow`, whose forward pass takes seconds, and two twins of the catalogue, in subfolders of `folder`; and a GGUF file, `chat`."""
+    from tests.support.gguf_files import CHATML, write
+
     for family in get_args(Family):
         tiny_model(folder / family, family)
+    write(folder / "chat.gguf", template=CHATML)
     tiny_model(folder / "slow", "gpt2", layers=40, width=128, heads=8, positions=1024)
     tiny_twin(folder / "twin-bert-softmax")
     tiny_twin(folder / "twin-bert-hopfield", mechanism=HOPFIELD)

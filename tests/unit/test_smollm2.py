@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,21 @@ def test_numbers_are_split_into_digits(model: Model) -> None:
     """The name of the way to split texts, smollm, is one that transformers does not know: it would keep runs of digits."""
     shown = [token.text for token in model.encode("In 1998 it cost 12345.67.").tokens]
     assert [text for text in shown if any(char.isdigit() for char in text)] == [*"19981234567"]
+
+
+def test_a_conversation_from_the_command_line(home: Path, tmp_path: Path) -> None:
+    """The template has a system message of its own; the answer is the assistant's."""
+    file = tmp_path / "chat.json"
+    file.write_text('[{"role": "user", "content": "What is the capital of France?"}]')
+    ended = run(home, "analyze", "-m", "smollm2", "--messages", str(file), "--generate", "8", "--json")
+    assert ended.returncode == 0, ended.stderr
+    tokens = json.loads(ended.stdout)["tokens"]
+    said = {role: "".join(t["text"] + " " for t in tokens if t["role"] == role) for role in (None, "user", "assistant")}
+    assert "SmolLM" in said[None].replace(" ", "")
+    assert said["user"] == "What is the capital of France ? "
+    assert "Paris" in said["assistant"]
+    file.write_text("{")
+    assert "cannot be read as JSON" in run(home, "analyze", "-m", "smollm2", "--messages", str(file)).stderr
 
 
 def test_other_content_is_never_used(home: Path, tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from ..errors import InvalidImage, InvalidRequest, Unknown, Unsupported
 from ..lenses import LENSES
 from ..measures import MEASURES
 from ..mechanisms import MECHANISMS
+from ..models.conversation import Message
 from ..models.generation import Generate
 
 # Increased whenever the same request would give other numbers than before.
@@ -37,7 +38,7 @@ SCHEMA = 2
 # Prefix of the SHA-256 that refers to an image that is already stored.
 STORED_IMAGE = "sha256:"
 # Fields that hold the input; the others say what is done with it.
-TEXT = frozenset({"text", "text_pair", "token_ids", "mask", "pos", "labels"})
+TEXT = frozenset({"text", "text_pair", "messages", "token_ids", "mask", "pos", "labels"})
 INPUT = {*TEXT, "target_ids", "image"}
 # Capabilities needed by methods that run the input, or a layer, again on its own.
 ALONE = frozenset({"replay", "padding"})
@@ -92,6 +93,13 @@ class AnalysisRequest(BaseModel):
     model: str = Field(min_length=1, max_length=200, description="Catalogue name, name of a local model, or hub id.")
     text: str | None = Field(default=None, description="The text to analyse.")
     text_pair: str | None = Field(default=None, description="A second text, for models that read pairs.")
+    messages: list[Message] | None = Field(
+        default=None,
+        fail_fast=True,
+        min_length=1,
+        max_length=1_000,
+        description="A conversation instead of a text, for models with a chat template. If the last message is not the assistant's, the beginning of its answer is added.",
+    )
     token_ids: list[Count] | None = Field(
         default=None,
         fail_fast=True,
@@ -169,15 +177,20 @@ class AnalysisRequest(BaseModel):
 
     @model_validator(mode="after")
     def _makes_sense(self) -> Self:
-        given = tuple(name for name in ("text", "token_ids", "image") if getattr(self, name) is not None)
+        names = ("text", "messages", "token_ids", "image")
+        given = tuple(name for name in names if getattr(self, name) is not None)
         if len(given) != 1 and given != ("text", "image"):
-            raise InvalidRequest("Give one of text, token_ids and image, or an image and a text.", pointer="/text")
+            raise InvalidRequest(
+                "Give one of text, messages, token_ids and image, or an image and a text.", pointer="/text"
+            )
         if self.text_pair is not None and self.image is not None:
             raise InvalidRequest("An image goes with one text. Omit the second text.", pointer="/text_pair")
         if self.text_pair is not None and self.text is None:
             raise InvalidRequest("text_pair needs a text.", pointer="/text_pair")
         if self.mask is not None and (self.image is not None or self.generate is not None):
-            raise InvalidRequest("Only the tokens of a given text or of token_ids can be masked.", pointer="/mask")
+            raise InvalidRequest(
+                "Only the tokens of a given text, of messages or of token_ids can be masked.", pointer="/mask"
+            )
         if self.target_ids is not None and self.token_ids is None:
             raise InvalidRequest("target_ids need token_ids.", pointer="/target_ids")
         if not self.lenses and not self.measures:
@@ -255,8 +268,9 @@ class AnalysisRequest(BaseModel):
 
     def _digest(self, model_digest: str, request: dict[str, Any]) -> str:
         # A field that is younger than stored results changes their ids only if it is used.
-        if request.get("mask", ()) is None:
-            del request["mask"]
+        for name in ("mask", "messages"):
+            if request.get(name, ()) is None:
+                del request[name]
         record = {**versions(), "model_digest": model_digest, "request": request}
         canonical = json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
         return hashlib.sha256(canonical.encode()).hexdigest()[:32]

@@ -14,7 +14,7 @@ import numpy as np
 import headscope
 
 from ..api.documents.arrays import to_lists
-from ..errors import HeadscopeError
+from ..errors import HeadscopeError, InvalidRequest
 from ..measures import MEASURES
 from ..models.catalog import GGUF, Catalog
 from ..models.tokens import check_text
@@ -38,6 +38,11 @@ Column = tuple[str, list[Any]]
     "--image",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="An image instead of TEXT, for vision models, or beside it, for vision-language models.",
+)
+@click.option(
+    "--messages",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help='A conversation instead of TEXT, for models with a chat template: a JSON file such as [{"role": "user", "content": "Hello"}].',
 )
 @MODEL
 @MECHANISM
@@ -87,20 +92,31 @@ def analyze(model: str, out: Path | None, params: tuple[str, ...], as_json: bool
 
 
 def _request(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options as arguments of headscope.analyze. A text or an image is required."""
-    text, generate = options["text"], options["generate"]
-    if text is None and options["image"] is None:
-        raise click.UsageError("Give a TEXT, or an image with --image.")
+    """Return the options as arguments of headscope.analyze. A text, an image or a conversation is required."""
+    text, generate, file = options["text"], options["generate"], options["messages"]
+    if text is None and options["image"] is None and file is None:
+        raise click.UsageError("Give a TEXT, an image with --image, or a conversation with --messages.")
     text = sys.stdin.read() if text == "-" else text
     if text is not None:
         check_text(text)
     return {
         **options,
         "text": text,
+        "messages": None if file is None else _read_messages(file),
         "lenses": options["lenses"] or ("weights", "effective"),
         "measures": options["measures"] or ("entropy", "null_share"),
         "generate": None if generate is None else {"max_new_tokens": generate},
     }
+
+
+def _read_messages(path: Path) -> Any:
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        raise InvalidRequest("The file with the conversation cannot be read as JSON.", pointer="/messages") from None
+    if not isinstance(found, list):
+        raise InvalidRequest("The file with the conversation must hold a JSON list of messages.", pointer="/messages")
+    return found
 
 
 def _summary(a: headscope.Analysis, *, words: bool) -> dict[str, Any]:

@@ -18,6 +18,7 @@ class Token:
     `text` is the text from character `start` up to `end` (of the second text if `segment` is 1); special and unknown tokens have their own name instead.
     `word` counts the words of both texts from 0 and is None for special tokens. `pos` and `label` are the part of speech and the entity label given with
     the request. A patch of an image has a `box` [left, top, right, bottom) in pixels of the image as the model sees it; beside a text its kind is "image".
+    A token of a message of a conversation has the `role` of its author: system, user or assistant.
     """
 
     text: str
@@ -30,6 +31,7 @@ class Token:
     pos: str | None = None
     label: str | None = None
     box: tuple[int, int, int, int] | None = None
+    role: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -186,6 +186,7 @@ def analyze(
     text: str | None = None,
     text_pair: str | None = None,
     *,
+    messages: Sequence[Mapping[str, str]] | None = None,
     token_ids: Sequence[int] | None = None,
     image: Any = None,
     mechanism: Method | None = None,
@@ -209,7 +210,8 @@ def analyze(
 
     `model` is the result of load(), or an argument of it. By default the model attends by the mechanism it was trained with, softmax for most models. The
     maps are float32 [L, H, Q, K]; with maps=False only thumbnails and measures are kept. `layers` and `heads` select some, counted from 0. `max_tokens`
-    truncates the input, counting special tokens. `mask` replaces tokens, counted from 0, by the model's mask token.
+    truncates the input, counting special tokens. `messages` is a conversation, each message with its role (system, user or assistant) and its content,
+    which the model's own chat template formats; tokens then have a `role`. `mask` replaces tokens, counted from 0, by the model's mask token.
 
     Raises a HeadscopeError, whose `code` and `detail` state the problem and what to do.
 
@@ -224,6 +226,7 @@ def analyze(
         model=model.name[:200],
         text=text,
         text_pair=text_pair,
+        messages=None if messages is None else [dict(each) if isinstance(each, Mapping) else each for each in messages],
         token_ids=numbers(token_ids, "token_ids"),
         target_ids=numbers(target_ids, "target_ids"),
         image=None if image is None else pack(image),

@@ -10,11 +10,12 @@ from typing import Any
 import torch
 from tokenizers import Tokenizer
 
+from .conversation import ChatTemplate
 from .modules import adapters
 
 
-def digest(module: Any, tokenizers: Sequence[Tokenizer | None], processor: Any) -> str:
-    """Return the SHA-256 of a module's configuration, adapters and parameters, its tokenizers, and its image processor."""
+def digest(module: Any, tokenizers: Sequence[Tokenizer | None], processor: Any, template: ChatTemplate | None) -> str:
+    """Return the SHA-256 of a module's configuration, adapters and parameters, its tokenizers, its image processor, and its chat template."""
     sha = hashlib.sha256(module.config.to_json_string().encode())
     sha.update(adapters(module).encode())
     for name, tensor in module.state_dict().items():
@@ -23,6 +24,8 @@ def digest(module: Any, tokenizers: Sequence[Tokenizer | None], processor: Any) 
         sha.update(data.flatten().view(torch.uint8).numpy().data)
     for tokenizer in tokenizers:
         sha.update(tokenizer.to_str().encode() if tokenizer else b"")
+    if template is not None:
+        sha.update(template.source.encode())
     if processor is not None:
         sha.update(json.dumps(processor.to_dict(), sort_keys=True, default=str).encode())
     return sha.hexdigest()

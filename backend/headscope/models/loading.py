@@ -29,6 +29,7 @@ from ..errors import (
 )
 from . import facts, processors, safety, tokens, trained_mechanism
 from .catalog import NOT_HERE
+from .conversation import ChatTemplate
 from .gguf_files import convert
 from .located import Located
 from .model import DTYPES, NO_TOKENIZER, Model
@@ -89,6 +90,7 @@ def wrap(module: Any, processor: Any = None, name: str | None = None) -> Model:
         unknown=getattr(tokenizer, "unk_token", None),
         processor=processor if hasattr(processor, "image_processor") and not slow else None,
         mask=getattr(tokenizer, "mask_token", None),
+        template=ChatTemplate(tokenizer) if not slow and getattr(tokenizer, "chat_template", None) else None,
         target_tokenizer=_target_tokenizer(tokenizer) if known.kind == "encoder-decoder" and not slow else None,
         no_tokenizer=SLOW if slow else NO_TOKENIZER,
         vectors=trained_mechanism.read_vectors(config),

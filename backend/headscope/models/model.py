@@ -14,7 +14,8 @@ from tokenizers import Tokenizer
 from ..core.attention import Kind, ResultWarning
 from ..core.tokens import Token
 from ..errors import InvalidRequest, TooManyTokens, Unsupported
-from . import digests, generation, image_text, images, modules, support, tokens
+from . import conversation, digests, generation, image_text, images, modules, support, tokens
+from .conversation import ChatTemplate, Message
 from .facts import Facts
 from .generation import Generate
 from .located import Located
@@ -41,6 +42,7 @@ class _RawInput:
 
     text: str | None
     text_pair: str | None
+    messages: list[Message] | None
     token_ids: list[int] | None
     target_ids: list[int] | None
     max_tokens: int | None
@@ -61,6 +63,7 @@ class Model:
     special_ids: frozenset[int] = frozenset()
     unknown: str | None = None
     mask: str | None = None  # the mask token
+    template: ChatTemplate | None = None
     target_tokenizer: Tokenizer | None = None  # of the decoder, if it differs
     processor: Any = None
     no_tokenizer: str = NO_TOKENIZER  # why there is none
@@ -76,7 +79,7 @@ class Model:
             fingerprint = digests.fingerprint(self.module)
             if self._hashed[0] != fingerprint:
                 tokenizers = (self.tokenizer, self.target_tokenizer)
-                self._hashed = fingerprint, digests.digest(self.module, tokenizers, self.processor)
+                self._hashed = fingerprint, digests.digest(self.module, tokenizers, self.processor, self.template)
             return self._hashed[1]
 
     @property
@@ -129,6 +132,7 @@ class Model:
         text: str | None = None,
         text_pair: str | None = None,
         *,
+        messages: list[Message] | None = None,
         token_ids: list[int] | None = None,
         target_ids: list[int] | None = None,
         max_tokens: int | None = None,
@@ -139,7 +143,7 @@ class Model:
         pos: list[str] | None = None,
         labels: list[str] | None = None,
     ) -> Encoded:
-        """Encode an input as tokens: one or two texts, ids, an image (anything that images.read takes), or an image and a text.
+        """Encode an input as tokens: one or two texts, messages, ids, an image (anything that images.read takes), or an image and a text.
 
         For an encoder-decoder, `text` goes to the encoder and `text_pair` to the decoder, after the model's start token; `target_ids` are used unchanged.
         `generate` makes the model continue the text, or generate the decoder's text. `mask` replaces tokens, counted from 0, by the mask token.
@@ -148,7 +152,7 @@ class Model:
         Raises InvalidText, InvalidImage, TooManyTokens, InvalidRequest or Unsupported.
         """
         self.facts.tower(kind)
-        given = _RawInput(text, text_pair, token_ids, target_ids, max_tokens, image, kind, generate)
+        given = _RawInput(text, text_pair, messages, token_ids, target_ids, max_tokens, image, kind, generate)
         support.check_input(self.facts, given)
         if self.facts.kind == "vision":
             encoded = self._encode_image(given)
@@ -206,7 +210,9 @@ class Model:
             raise InvalidRequest("The model continues one text. Omit the second text.", pointer="/text_pair")
         encoded = self._source(given, given.text_pair) if given.image is None else self._with_image(given)
         tokens.check_length(len(encoded.tokens), self.facts.max_tokens)
-        return encoded if given.generate is None else self._continue(encoded, given.generate, given.text is None)
+        return (
+            encoded if given.generate is None else self._continue(encoded, given.generate, given.token_ids is not None)
+        )
 
     def _with_image(self, given: _RawInput) -> Encoded:
         if self.tokenizer is None or given.text is None:
@@ -225,9 +231,22 @@ class Model:
             return tokens.from_ids(
                 self.tokenizer, given.token_ids[: given.max_tokens], self.special_ids, self.vocabulary
             )
+        if given.messages is not None:
+            return self._converse(given.messages, given.max_tokens)
         if given.text is None:
-            raise InvalidRequest("Give a text, or token_ids.", pointer="/text")
+            raise InvalidRequest("Give a text, messages, or token_ids.", pointer="/text")
         return self._tokenize(self.tokenizer, given.text, text_pair, given.max_tokens)
+
+    def _converse(self, messages: list[Message], most: int | None) -> Encoded:
+        """Encode a conversation, up to where the assistant's answer begins unless the last message is its own."""
+        if self.tokenizer is None:
+            raise Unsupported(self.no_tokenizer, pointer="/model")
+        if self.template is None:
+            raise Unsupported(conversation.NO_TEMPLATE, pointer=conversation.POINTER)
+        answer = messages[-1].role != "assistant"
+        return conversation.encode(
+            self.tokenizer, self.template, messages, answer=answer, unknown=self.unknown, max_tokens=most
+        )
 
     def _tokenize(
         self, tokenizer: Tokenizer | None, text: str, text_pair: str | None, most: int | None, pointer: str = "/text"

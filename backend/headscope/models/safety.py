@@ -34,6 +34,7 @@ ORDINARY = frozenset(
 # The only files that transformers gets to see.
 ALLOWED = (
     "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+    "chat_template.jinja",
     "vocab.txt", "vocab.json", "merges.txt", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model",
     "preprocessor_config.json", "processor_config.json", "model.safetensors.index.json", "*.safetensors",
 )  # fmt: skip

@@ -48,6 +48,8 @@ class InputKind(Protocol):
     @property
     def text_pair(self) -> str | None: ...
     @property
+    def messages(self) -> Any: ...
+    @property
     def token_ids(self) -> list[int] | None: ...
     @property
     def target_ids(self) -> list[int] | None: ...
@@ -84,7 +86,7 @@ def check_trained(facts: Facts) -> None:
 def check_input(facts: Facts, given: InputKind) -> None:
     """Raise InvalidRequest or Unsupported for an input that this kind of model does not take. Only the first bytes of an image are checked."""
     if facts.kind == "vision":
-        if given.image is None or given.text is not None or given.token_ids is not None:
+        if given.image is None or given.text is not None or given.messages is not None or given.token_ids is not None:
             raise InvalidRequest("This is a vision model. Give an image and no text.", pointer="/image")
         if given.generate is not None:
             raise Unsupported("Vision models do not generate text. Omit generate.", pointer="/generate")
@@ -99,6 +101,13 @@ def check_input(facts: Facts, given: InputKind) -> None:
         raise Unsupported(
             f"This model was trained with {MECHANISMS[facts.mechanism['name']].title}, but texts can be continued with softmax only. Omit generate.",
             pointer="/generate",
+        )
+    if given.messages is not None and facts.kind != "decoder":
+        raise Unsupported("Only decoders with a chat template read conversations. Give a text.", pointer="/messages")
+    if given.generate is not None and given.messages is not None and given.messages[-1].role == "assistant":
+        raise InvalidRequest(
+            "The model answers the last message, which is its own. Remove that message, or omit generate.",
+            pointer="/messages",
         )
     if given.target_ids is not None and facts.kind != "encoder-decoder":
         raise InvalidRequest("Only encoder-decoder models take target_ids.", pointer="/target_ids")

@@ -45,6 +45,7 @@ class Encoded:
     pixels     [1, channels, height, width] (a tensor), the `grid` it is cut into, and the same as a `picture`, uint8 [height, width, 3]
     pictured   what the processor of a vision-language model returned beside the ids: argument of the forward pass -> tensor
     heard      [1, K, d], the output of an audio encoder
+    author     the role of what the model generates, in a conversation
     generated  number of tokens at the end (of `target`, if there is one) that the model generated
     """
 
@@ -58,6 +59,7 @@ class Encoded:
     picture: Any | None = None
     pictured: dict[str, Any] | None = None
     heard: Any | None = None
+    author: str | None = None
     generated: int = 0
     warnings: tuple[ResultWarning, ...] = ()
 
@@ -122,12 +124,12 @@ def encode(
         )
     segments = _segments(encoding.sequence_ids)
     rows = [
-        _Row(piece, id_, segment, None if special else span)
+        TokenRow(piece, id_, segment, None if special else span)
         for piece, id_, segment, special, span in zip(
             encoding.tokens, encoding.ids, segments, encoding.special_tokens_mask, encoding.offsets, strict=True
         )
     ]
-    tokens = _assemble(rows, (text, text_pair or ""), unknown)
+    tokens = assemble(rows, (text, text_pair or ""), unknown)
     cut = f"Truncated to the first {len(encoding.ids)} tokens, as requested; the rest was not read."
     warnings = (ResultWarning("cut", cut),) if encoding.overflowing else ()
     return Encoded(tokens, list(encoding.type_ids), text=text, warnings=warnings)
@@ -142,14 +144,20 @@ def extend(
     )
     text, length = (encoded.text or "") + continuation, len(encoded.text or "")
     rows = [
-        _Row(token.text, token.id, 0, None if token.kind in UNWRITTEN else (token.start, token.end))
+        TokenRow(token.text, token.id, 0, None if token.kind in UNWRITTEN else (token.start, token.end))
         for token in encoded.tokens
     ]
+    roles = [token.role for token in encoded.tokens] + [encoded.author] * len(added)
     rows += [
-        _Row(tokenizer.id_to_token(id_) or str(id_), id_, 0, span and (span[0] + length, span[1] + length))
+        TokenRow(tokenizer.id_to_token(id_) or str(id_), id_, 0, span and (span[0] + length, span[1] + length))
         for id_, span in zip(added, spans, strict=True)
     ]
-    tokens = _assemble(rows, (text, ""), unknown)
+    tokens = [
+        replace(token, role=None if token.kind == "special" else role)
+        for token, role in zip(
+            assemble(rows, (text, ""), unknown, covered=encoded.author is not None), roles, strict=True
+        )
+    ]
     for place, token in enumerate(encoded.tokens):
         if token.kind == "image":
             tokens[place] = token
@@ -196,7 +204,7 @@ def _annotate(encoded: Encoded, name: str, values: Sequence[str], field: str) ->
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class TokenRow:
     """A token without its word: the tokenizer's name for it, and its span in the text; None for a special token."""
 
     piece: str
@@ -205,9 +213,15 @@ class _Row:
     span: Span | None
 
 
-def _assemble(rows: list[_Row], texts: tuple[str, str], unknown: str | None) -> list[Token]:
+def assemble(
+    rows: list[TokenRow], texts: tuple[str, str], unknown: str | None, *, covered: bool = False
+) -> list[Token]:
+    """Return the tokens of one or two texts, with words and kinds; `unknown` is the name of the unknown token.
+
+    With `covered`, only characters of ordinary tokens are parts of words, and not the names of special tokens in a text.
+    """
     spans = [(0, 0) if row.span is None else _trim(texts[row.segment], row.span) for row in rows]
-    words = [find_words(part) for part in texts]
+    words = [find_words(_only(part, spans) if covered else part) for part in texts]
     places = [_places(*both) for both in zip(words, map(len, texts), strict=True)]
     ordinary = [(row.segment, span) for row, span in zip(rows, spans, strict=True) if row.span is not None]
     owners = [
@@ -227,6 +241,16 @@ def _assemble(rows: list[_Row], texts: tuple[str, str], unknown: str | None) -> 
         kind = _kind(source, span, None if place < 0 else words[segment][place])
         tokens.append(Token(shown, row.id, *span, word, segment, kind))
     return _mark_pieces(tokens)
+
+
+def _only(text: str, spans: list[Span]) -> str:
+    """Return the text with spaces in place of all characters outside of spans in ascending order."""
+    parts, at = list[str](), 0
+    for start, end in spans:
+        if end > at:
+            parts += [" " * (start - at), text[max(start, at) : end]]
+            at = end
+    return "".join([*parts, " " * (len(text) - at)])
 
 
 # Ids decoded together with a new one, so that spaces and characters of several tokens are as in the whole text.

@@ -8,9 +8,9 @@ from tokenizers import Tokenizer
 
 from ..analysis import memory
 from ..analysis.request import INPUT, AnalysisRequest, check_capabilities
-from ..errors import CorruptModel, HeadscopeError
+from ..errors import CorruptModel, HeadscopeError, Unsupported
 from ..jobs import LOCAL, Work
-from ..models import safety, support, tokens
+from ..models import conversation, safety, support, tokens
 from ..models.catalog import Catalog
 from ..models.facts import Facts
 from ..models.located import Located, file_digest
@@ -36,7 +36,7 @@ class Admission:
         try:
             request, located, count = self._check(request)
         except HeadscopeError as error:
-            if place is not None and error.pointer is not None and error.pointer[1:] in INPUT:
+            if place is not None and error.pointer is not None and error.pointer.split("/")[1] in INPUT:
                 error.pointer = f"/inputs/{place}{error.pointer}"
             raise
         digest = located.digest()
@@ -49,11 +49,15 @@ class Admission:
         for text, pointer in ((request.text, "/text"), (request.text_pair, "/text_pair")):
             if text is not None:
                 tokens.check_text(text, pointer, limit)
+        if request.messages is not None:
+            conversation.check(request.messages, limit)
         located, facts = self._locate(request.model)
         request = request.settled(facts.mechanism if facts else SOFTMAX)
         if facts is None:
             return request, located, None
         _check_supported(facts, request)
+        if request.messages is not None and conversation.lacks_template(located):
+            raise Unsupported(conversation.NO_TEMPLATE, pointer=conversation.POINTER)
         return request, located, self._check_size(located, facts, request)
 
     def _locate(self, model: str) -> tuple[Located, Facts | None]:

@@ -21,7 +21,7 @@ from ..schemas.common import MechanismSchema, Problem
 from .arrays import to_lists
 
 PREFIX = "/api/v1/analyses"
-REQUESTED = ("model", "mechanism", "text", "text_pair", "image", "generate", "max_tokens", "mask")
+REQUESTED = ("model", "mechanism", "text", "text_pair", "messages", "image", "generate", "max_tokens", "mask")
 # Fields that are copied from a result, with their values before there is one.
 NO_RESULT: dict[str, Any] = {
     "full_text": None,
@@ -64,6 +64,7 @@ def to_item(job: Job) -> AnalysisItem:
         image=request["image"],
         text=request["text"],
         text_pair=request["text_pair"],
+        messages=request.get("messages"),
         generate=request["generate"],
         mask=request["mask"],
         created=job.created,

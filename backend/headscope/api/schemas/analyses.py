@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field, create_model
 from ...analysis.request import AnalysisRequest, Count, Tag
 from ...core.attention import Kind
 from ...core.tokens import TokenKind
+from ...models.conversation import Message
 from ...models.generation import Generate
 from .common import MechanismSchema, Problem, Status, Strict
 
@@ -25,6 +26,10 @@ class TokenSchema(Strict):
     kind: TokenKind
     pos: str | None
     label: str | None = None
+    role: str | None = Field(
+        default=None,
+        description="In a conversation, the role of the message whose content the token is part of; null for tokens of the chat template.",
+    )
     box: tuple[int, int, int, int] | None = Field(
         default=None,
         description="For a patch of an image: left, top, right, bottom in pixels of the image as the model sees it.",
@@ -125,6 +130,7 @@ class AnalysisDocument(Event):
     measures: list[str]
     text: str | None
     text_pair: str | None
+    messages: Annotated[list[Message] | None, Field(description="The conversation, if one was analysed.")] = None
     image: Annotated[str | None, Field(description="SHA-256 of the image file as it was sent.")]
     full_text: Annotated[
         str | None, Field(description="The text that token offsets refer to, including generated text at its end.")
@@ -176,6 +182,7 @@ class AnalysisItem(Strict):
     mechanism: MechanismSchema
     text: str | None
     text_pair: str | None
+    messages: Annotated[list[Message] | None, Field(description="The conversation, if one was analysed.")] = None
     image: Annotated[str | None, Field(description="SHA-256 of the image file as it was sent.")]
     generate: Annotated[Generate | None, Field(description="The requested generation.")]
     mask: Annotated[list[int] | None, Field(description="The tokens that the mask token replaced, counted from 0.")]
@@ -189,6 +196,7 @@ class BatchInput(Strict):
 
     text: str | None = None
     text_pair: str | None = None
+    messages: list[Message] | None = Field(default=None, fail_fast=True, min_length=1, max_length=1_000)
     token_ids: list[Count] | None = Field(default=None, fail_fast=True, min_length=1, max_length=100_000)
     target_ids: list[Count] | None = Field(default=None, fail_fast=True, min_length=1, max_length=100_000)
     image: str | None = Field(default=None, max_length=20_000_000)

@@ -1,0 +1,263 @@
+"""Conversations as input: formatted by the model's own chat template, with the tokens of every message marked by its role."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
+
+from pydantic import Field
+from tokenizers import Tokenizer
+
+from ..core.attention import ResultWarning
+from ..core.declarations import Params
+from ..errors import InvalidRequest, Unsupported
+from . import safety
+from .gguf_files import header
+from .located import Located
+from .tokens import Encoded, Span, TokenRow, assemble, check_text
+
+Role = Literal["system", "user", "assistant"]
+POINTER = "/messages"
+NO_TEMPLATE = "This model has no chat template, so it reads no conversations. Give a text."
+# Templates that ask for today's date get the one that Llama's fall back to: results must not depend on the day.
+DAY = {
+    "%d": "26",
+    "%m": "07",
+    "%b": "Jul",
+    "%B": "July",
+    "%Y": "2024",
+    "%y": "24",
+    "%a": "Fri",
+    "%A": "Friday",
+    "%H": "12",
+    "%M": "00",
+    "%S": "00",
+}
+TODAY = (
+    "{%- macro strftime_now(format) %}{{ format"
+    + "".join(f" | replace('{field}', '{value}')" for field, value in DAY.items())
+    + " }}{% endmacro %}\n"  # the line break goes with the block, so that the template begins on a line of its own
+)
+LOST = (
+    "The model's chat template changes the contents of these messages, so Headscope cannot tell which tokens are whose. "
+    "Format the conversation yourself, and give it as a text."
+)
+# Characters of the private use area.
+PRIVATE = tuple(map(chr, range(0xE000, 0xF900)))
+TEMPLATE_FILE = "chat_template.jinja"
+
+
+class Message(Params):
+    """One message of a conversation."""
+
+    role: Role = Field(description="Who writes: system, user or assistant.")
+    content: str = Field(description="What is written, as plain text: names of special tokens in it are ordinary text.")
+
+
+@dataclass(frozen=True)
+class ChatTemplate:
+    """The chat template of a fast tokenizer of transformers."""
+
+    tokenizer: Any
+
+    @property
+    def source(self) -> str:
+        """The template itself."""
+        return str(self.tokenizer.get_chat_template())
+
+    def render(self, messages: Sequence[Message], *, answer: bool) -> str:
+        """Format a conversation; with `answer` up to where the assistant's next message begins. Raises InvalidRequest for messages that the template rejects."""
+        try:
+            text = self.tokenizer.apply_chat_template(
+                [message.model_dump() for message in messages],
+                tokenize=False,
+                add_generation_prompt=answer,
+                chat_template=TODAY + self.source,
+            )
+        except Exception as error:  # the template is a program of the model's authors
+            raise InvalidRequest(
+                "The model's chat template rejects these messages. Most templates take at most one system message, at the start, and then user and assistant in turn.",
+                pointer=POINTER,
+            ) from error
+        return str(text)
+
+    @cached_property
+    def parser(self) -> Tokenizer:
+        """The tokenizer that finds special tokens in a text."""
+        copy = Tokenizer.from_str(self.tokenizer.backend_tokenizer.to_str())
+        copy.no_truncation()
+        copy.no_padding()
+        copy.encode_special_tokens = False
+        return copy
+
+    @cached_property
+    def special(self) -> frozenset[int]:
+        """The ids of all special tokens."""
+        return frozenset(id_ for id_, token in self.parser.get_added_tokens_decoder().items() if token.special)
+
+    def strip_names(self, text: str) -> str:
+        """Remove the names of special tokens from a text."""
+        names = [token.content for token in self.parser.get_added_tokens_decoder().values() if token.special]
+        while any(name in text for name in names):
+            for name in names:
+                text = text.replace(name, "")
+        return text
+
+    def tokenize(self, text: str) -> list[_Piece]:
+        """Tokenize a text in which special tokens are found by their name."""
+        found = self.parser.encode(text, add_special_tokens=False)
+        return [
+            _Piece(name, id_, span, id_ in self.special)
+            for name, id_, span in zip(found.tokens, found.ids, found.offsets, strict=True)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A token: the tokenizer's name for it, its id, its span in the formatted text, and whether it is one of the template's special tokens."""
+
+    name: str
+    id: int
+    span: Span
+    special: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Formatted:
+    """A formatted conversation: the contents of its messages, and the template's text before, between and after them."""
+
+    between: list[str]
+    contents: list[str]
+
+    @property
+    def text(self) -> str:
+        """The whole text."""
+        return "".join(before + content for before, content in zip(self.between, [*self.contents, ""], strict=True))
+
+    @property
+    def spans(self) -> list[Span]:
+        """The spans of the contents in the text."""
+        found, at = list[Span](), 0
+        for before, content in zip(self.between, self.contents, strict=False):
+            at += len(before)
+            found.append((at, at + len(content)))
+            at += len(content)
+        return found
+
+
+def lacks_template(located: Located) -> bool:
+    """Return whether the model's files are on this machine and have no chat template."""
+    if located.gguf is not None:
+        return "tokenizer.chat_template" not in header.read(located.gguf).values
+    folder = located.folder
+    if folder is None or (folder / TEMPLATE_FILE).is_file():
+        return False
+    config = folder / "tokenizer_config.json"
+    return not config.is_file() or not safety.read_json(config).get("chat_template")
+
+
+def check(messages: Sequence[Message], limit: int | None = None) -> None:
+    """Raise InvalidText for messages that no tokenizer accepts. `limit` is in UTF-8 bytes, of all together."""
+    for place, message in enumerate(messages):
+        check_text(message.content, f"{POINTER}/{place}/content")
+    check_text("\n".join(message.content for message in messages), POINTER, limit)
+
+
+def encode(
+    tokenizer: Tokenizer,
+    template: ChatTemplate,
+    messages: Sequence[Message],
+    *,
+    answer: bool,
+    unknown: str | None = None,
+    max_tokens: int | None = None,
+) -> Encoded:
+    """Format and tokenize a conversation with a prepared tokenizer. Special tokens are only those of the template.
+
+    The text is the whole formatted conversation. Tokens of a message's content have its role; those of the template have none.
+
+    Raises InvalidRequest, InvalidText or Unsupported.
+    """
+    check(messages)
+    formatted = _format(template, messages, answer=answer)
+    pieces = _tokenize(tokenizer, template, formatted)
+    rows = [TokenRow(piece.name, piece.id, 0, None if piece.special else piece.span) for piece in pieces[:max_tokens]]
+    roles = [_role(piece, messages, formatted.spans) for piece in pieces[:max_tokens]]
+    tokens = [
+        replace(token, role=role)
+        for token, role in zip(assemble(rows, (formatted.text, ""), unknown, covered=True), roles, strict=True)
+    ]
+    cut = f"Truncated to the first {max_tokens} tokens, as requested; the rest was not read."
+    warnings = (ResultWarning("cut", cut),) if len(rows) < len(pieces) else ()
+    return Encoded(tokens, [0] * len(tokens), text=formatted.text, author="assistant", warnings=warnings)
+
+
+def _format(template: ChatTemplate, messages: Sequence[Message], *, answer: bool) -> _Formatted:
+    """Format a conversation, and find the contents by formatting placeholders in the same way. Raises InvalidRequest or Unsupported."""
+    text, every = template.render(messages, answer=answer), "".join(message.content for message in messages)
+    mark = next(char for char in PRIVATE if char not in every)
+    held = [Message(role=each.role, content=f"{mark}{place}{mark}") for place, each in enumerate(messages)]
+    rest, between = template.render(held, answer=answer), list[str]()
+    for placeholder in held:
+        before, found, rest = rest.partition(placeholder.content)
+        between.append(before)
+        if not found:
+            raise Unsupported(LOST, pointer=POINTER)
+    between.append(rest)
+    contents, at = list[str](), len(between[0])
+    for message, after in zip(messages, between[1:], strict=True):
+        written = (message.content, message.content.strip(), message.content.rstrip(), message.content.lstrip())
+        contents.append(next((form for form in written if text.startswith(form + after, at)), ""))
+        at += len(contents[-1]) + len(after)
+    formatted = _Formatted(between, contents)
+    if formatted.text != text or mark in text:
+        raise Unsupported(LOST, pointer=POINTER)
+    return formatted
+
+
+def _tokenize(tokenizer: Tokenizer, template: ChatTemplate, formatted: _Formatted) -> list[_Piece]:
+    """Tokenize a formatted conversation. Raises Unsupported if the tokenizer cannot keep special tokens named in a message apart from those of the template."""
+    whole = template.tokenize(formatted.text)
+    own = [piece.id for part in formatted.between for piece in template.tokenize(part) if piece.special]
+    if [piece.id for piece in whole if piece.special] == own:
+        return whole
+    harmless = replace(formatted, contents=[template.strip_names(content) for content in formatted.contents])
+    if _tokenize_apart(tokenizer, template, harmless) != template.tokenize(harmless.text):
+        raise Unsupported(
+            "A message contains the name of a special token, which this model's tokenizer cannot keep apart from its own. Remove it.",
+            pointer=POINTER,
+        )
+    return _tokenize_apart(tokenizer, template, formatted)
+
+
+def _tokenize_apart(tokenizer: Tokenizer, template: ChatTemplate, formatted: _Formatted) -> list[_Piece]:
+    """Tokenize the text between the template's special tokens piece by piece, as tokenizers do, but without finding special tokens in it."""
+    special, at = list[_Piece](), 0
+    for part, (_, end) in zip(formatted.between, [*formatted.spans, (0, 0)], strict=True):
+        special += [_shifted(piece, at) for piece in template.tokenize(part) if piece.special]
+        at = end
+    found, at, text = list[_Piece](), 0, formatted.text
+    for piece in (*special, None):
+        end = piece.span[0] if piece else len(text)
+        between = tokenizer.encode(text[at:end], add_special_tokens=False)
+        listed = zip(between.tokens, between.ids, between.offsets, strict=True)
+        found += [_shifted(_Piece(name, id_, span, special=False), at) for name, id_, span in listed]
+        if piece:
+            found.append(piece)
+            at = piece.span[1]
+    return found
+
+
+def _shifted(piece: _Piece, by: int) -> _Piece:
+    return replace(piece, span=(piece.span[0] + by, piece.span[1] + by))
+
+
+def _role(piece: _Piece, messages: Sequence[Message], contents: list[Span]) -> Role | None:
+    """Return the role of the message that a token is in; None for one of the template."""
+    start, end = piece.span
+    inside = (
+        message.role for message, span in zip(messages, contents, strict=True) if start < span[1] and end > span[0]
+    )
+    return None if piece.special else next(inside, None)
