@@ -7,6 +7,7 @@
 # make chaos   ten minutes of random kills on a cluster under load
 # make attacks every attack for a minute, and its effect on another user
 # make bench   benchmarks, next to peer tools in the same run
+# make proof   trained models beside engines that others wrote, and the table of docs/proof.md
 # make docs    the documentation, as a site in site/
 # make wheel   the package with the page and the default model, in dist/
 # make images  both container images; ENGINE=podman or another engine in place of docker
@@ -32,7 +33,7 @@ PROCESSES ?= $(shell $(PYTHON) -c "import os; print(min(os.cpu_count() or 1, 4) 
 # The page is built while Python's packages are installed.
 MAKEFLAGS += --jobs=3
 
-.PHONY: system serve test test-page fuzz faults sweep chaos attacks lint bench docs wheel images page pictures types constraints clean
+.PHONY: system serve test test-page fuzz faults sweep chaos attacks lint bench proof docs wheel images page pictures types constraints clean
 
 # Without SmolLM2, which is downloaded once, everything else works.
 serve: $(VENV)/.serve $(PAGE)
@@ -76,6 +77,10 @@ lint: $(VENV)/.serve $(VENV)/.test $(VENV)/.lint frontend/node_modules/.package-
 
 bench: system $(VENV)/.serve $(VENV)/.test $(VENV)/.bench $(PAGE)
 	$(BIN)/python -m benchmarks $(ARGS)
+
+# ARGS names models, as folders or on the hub; without it, all that come without a hub.
+proof: $(VENV)/.serve $(VENV)/.proof
+	$(BIN)/python -m benchmarks.proof $(ARGS)
 
 docs: $(VENV)/.serve $(VENV)/.docs
 	$(BIN)/python docs/generate.py
@@ -124,7 +129,7 @@ $(VENV)/.serve: pyproject.toml constraints.txt hatch_build.py | $(VENV)/.tools
 	$(BIN)/python -m compileall -q backend
 	@touch $@
 
-$(VENV)/.test $(VENV)/.lint $(VENV)/.docs $(VENV)/.bench: $(VENV)/.%: pyproject.toml constraints.txt | $(VENV)/.serve
+$(VENV)/.test $(VENV)/.lint $(VENV)/.docs $(VENV)/.bench $(VENV)/.proof: $(VENV)/.%: pyproject.toml constraints.txt | $(VENV)/.serve
 	$(UV) --editable ".[$*]" || $(PIP) --editable ".[$*]"
 	@touch $@
 

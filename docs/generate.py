@@ -329,6 +329,7 @@ PARTS: dict[str, Callable[..., str]] = {
     "signature": signature,
     "faults": measured.faults,
     "load": measured.load,
+    "proof": measured.proof,
     "twin-worth": measured.twin_worth,
     "twin-tuned": measured.twin_tuned,
     "twin-seeds": measured.twin_seeds,

@@ -1,4 +1,4 @@
-"""Tables of measurements in docs/measured/, by `make faults`, `python -m benchmarks.load` and docs/twins.py, and of the evaluation of the twins."""
+"""Tables of measurements in docs/measured/, by `make faults`, `python -m benchmarks.load`, `make proof` and docs/twins.py, and of the evaluation of the twins."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ FOLDER = Path(__file__).resolve().parent / "measured"
 TWINS = Path(__file__).resolve().parents[1] / "models" / "twins"
 BROKEN = ("lost", "duplicate", "wrong", "errors")
 RETRIES = ("refused", "resent", "again")
+# Fields of proof.json, and their titles.
+PROVED = {"weights": "weights", "outputs": "head outputs, relative", "logits": "logits, relative"}
 
 
 def read(name: str) -> dict[str, Any]:
@@ -92,6 +94,21 @@ def _machine(record: dict[str, Any]) -> str:
 
 def _table(rows: list[dict[str, Any]], *columns: str) -> str:
     return table(columns, [tuple(str(row[column]) for column in columns) for row in rows])
+
+
+def proof() -> str:
+    """Return one row per model and engine: the largest differences."""
+    rows = [
+        (f"`{row['model']}`", f"`{row['revision']}`", row["engine"], *(_power(row.get(part)) for part in PROVED))
+        for row in read("proof").values()
+    ]
+    return table(("model", "weights or revision", "engine", *PROVED.values()), rows)
+
+
+def _power(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.1e}" if value else "0"
 
 
 # -- twins ------------------------------------------------------------------------------------------------------------------------------------------

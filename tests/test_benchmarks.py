@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import subprocess
 import sys
 from importlib import import_module
@@ -12,7 +13,7 @@ import pytest
 from benchmarks.__main__ import BENCHMARKS
 
 ROOT = Path(__file__).parents[1]
-NOT_MEASUREMENTS = {"__init__", "__main__", "bare", "common", "browsing", "visitors"}
+NOT_MEASUREMENTS = {"__init__", "__main__", "bare", "common", "browsing", "visitors", "engines", "proof"}
 
 
 # One of the library, one of studies, one of the page; a command runs a fourth.
@@ -47,3 +48,12 @@ def test_command(arguments: list[str], status: int, output: str) -> None:
     command = [sys.executable, "-m", "benchmarks", *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, output in done.stdout + done.stderr) == (status, True), done.stderr
+
+
+def test_what_other_engines_read_is_equal() -> None:
+    """In the record of `make proof`: enough models and engines, and every difference within rounding errors of float32."""
+    rows = json.loads((ROOT / "docs" / "measured" / "proof.json").read_text("utf-8")).values()
+    assert len({row["model"] for row in rows}) >= 6
+    assert len({row["engine"].split()[0] for row in rows}) >= 3
+    assert max(row["weights"] for row in rows) <= 1e-5
+    assert max(max(row["outputs"], row.get("logits", 0)) for row in rows) <= 1e-4

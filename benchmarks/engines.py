@@ -1,0 +1,182 @@
+"""What other engines read from a model: python -m benchmarks.engines ENGINE FOLDER INPUTS OUT
+
+INPUTS are lists of token ids, as JSON. OUT becomes a .npz with `weights` [L, H, Q, K], `outputs` [L, H, Q, D], the heads' outputs before the output projection, and
+`logits` [Q, V] if the model has a language head, each with the number of the input. The exit status is 3, with a sentence, for a model that the engine does not read.
+
+TransformerLens's own classes compute the forward pass by code of their own; its bridge, nnsight and interp-engine read the modules of transformers, under its eager
+attention.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import transformers
+from torch import Tensor
+from transformers import AutoConfig
+
+UNREAD = 3
+DECODERS = ("gpt2", "llama")
+
+
+class Reading(NamedTuple):
+    """What an engine read of one input, in float32: weights [L, H, Q, K], outputs [L, H, Q, D], and logits [Q, V] or None."""
+
+    weights: Tensor
+    outputs: Tensor
+    logits: Tensor | None
+
+
+class Unread(Exception):
+    """The engine does not read this model."""
+
+
+def transformer_lens(folder: Path, inputs: list[Tensor]) -> list[Reading]:
+    """Read with HookedTransformer or HookedEncoder, which have forward passes of their own."""
+    import transformer_lens
+    from transformer_lens import loading_from_pretrained as loading
+
+    config = AutoConfig.from_pretrained(folder)
+    if config.model_type not in (*DECODERS, "bert"):
+        raise Unread(f"TransformerLens has no {config.model_type} of its own.")
+    bert = config.model_type == "bert"
+    # It reads the weights of a BERT from the class with all heads.
+    name = "BertForPreTraining" if bert else config.architectures[0]
+    module = getattr(transformers, name).from_pretrained(folder, dtype=torch.float32).eval()
+    with tempfile.TemporaryDirectory() as copied:
+        place = Path(shutil.copytree(folder, copied, dirs_exist_ok=True))
+        asked = {"architectures": ["BertForMaskedLM" if bert else name], "n_ctx": config.max_position_embeddings}
+        entries = json.loads((place / "config.json").read_text("utf-8"))
+        (place / "config.json").write_text(json.dumps({**entries, **asked}), "utf-8")
+        settings = loading.get_pretrained_model_config(str(place), device="cpu", dtype=torch.float32)
+        state = loading.get_pretrained_state_dict(str(place), settings, module)
+        if bert:
+            model: Any = transformer_lens.HookedEncoder(settings, None, move_to_device=False)
+            model.load_state_dict(state, strict=False)
+        else:
+            model = transformer_lens.HookedTransformer(settings, None, move_to_device=False)
+            model.load_and_process_state_dict(
+                state, fold_ln=False, center_writing_weights=False, center_unembed=False, fold_value_biases=False
+            )
+    return [_cached(model, ids, settings.n_layers, config) for ids in inputs]
+
+
+def bridge(folder: Path, inputs: list[Tensor]) -> list[Reading]:
+    """Read with TransformerLens's bridge to the modules of transformers."""
+    from transformer_lens.model_bridge import TransformerBridge
+
+    config = AutoConfig.from_pretrained(folder)
+    try:
+        model = TransformerBridge.boot_transformers(str(folder), device="cpu", dtype=torch.float32)
+    except ValueError as error:
+        raise Unread(f"TransformerBridge has no adapter for {config.model_type}.") from error
+    return [_cached(model, ids, config.num_hidden_layers, config) for ids in inputs]
+
+
+def _cached(model: Any, ids: Tensor, layers: int, config: Any) -> Reading:
+    logits, cache = model.run_with_cache(ids)
+    blocks = range(layers)
+    weights = torch.stack([cache[f"blocks.{block}.attn.hook_pattern"][0] for block in blocks])
+    outputs = torch.stack([cache[f"blocks.{block}.attn.hook_z"][0] for block in blocks])  # [L, Q, H, D]
+    return Reading(weights, outputs.transpose(1, 2), logits[0] if _has_head(config) else None)
+
+
+def nnsight(folder: Path, inputs: list[Tensor]) -> list[Reading]:
+    """Read with nnsight, inside the forward function of each attention module."""
+    from nnsight import NNsight
+
+    config = AutoConfig.from_pretrained(folder)
+    module = getattr(transformers, config.architectures[0])
+    model: Any = NNsight(module.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval())
+    return [_traced(model, ids, config) for ids in inputs]
+
+
+def _traced(model: Any, ids: Tensor, config: Any) -> Reading:
+    with model.trace(input_ids=ids) as tracer:
+        read = list().save()  # noqa: C408  nnsight saves what it is called on
+        if config.model_type == "albert":  # one module for all layers
+            attention = model.albert.encoder.albert_layer_groups[0].albert_layers[0].attention
+            for _ in tracer.iter[0 : config.num_hidden_layers]:
+                read.append(attention.source.attention_interface_1.output)
+        else:
+            for attention in _attentions(model, config):
+                read.append(attention.source.attention_interface_1.output)
+        output = model.output.save()
+    outputs, weights = (torch.stack([part[place][0] for part in read]) for place in (0, 1))  # outputs [L, Q, H, D]
+    return Reading(weights, outputs.transpose(1, 2), output.logits[0] if _has_head(config) else None)
+
+
+def _attentions(model: Any, config: Any) -> list[Any]:
+    if config.model_type == "gpt2":
+        return [block.attn for block in model.transformer.h]
+    if config.model_type == "llama":
+        return [block.self_attn for block in model.model.layers]
+    if config.model_type == "bert":
+        return [block.attention.self for block in getattr(model, "bert", model).encoder.layer]
+    raise Unread(f"No place is known where nnsight would read a {config.model_type}.")
+
+
+def interp_engine(folder: Path, inputs: list[Tensor]) -> list[Reading]:
+    """Read with interp-engine's eager backend."""
+    import interp_engine as engine
+
+    config = AutoConfig.from_pretrained(folder)
+    if config.model_type not in DECODERS:
+        raise Unread("interp-engine reads decoders only.")
+    model = engine.load_model(str(folder), backend="eager", dtype="float32")
+    return [_addressed(engine, model, ids, config) for ids in inputs]
+
+
+def _addressed(engine: Any, model: Any, ids: Tensor, config: Any) -> Reading:
+    layers = range(config.num_hidden_layers)
+    points = [engine.Address(name, layer) for name in ("attn_probs", "z") for layer in layers]
+    cache = engine.capture(model, ids, [*points, engine.Address("lm_head")])
+    weights = torch.stack([cache[engine.Address("attn_probs", layer)][0] for layer in layers])
+    outputs = torch.stack([cache[engine.Address("z", layer)][0] for layer in layers])
+    outputs = outputs.reshape(len(layers), ids.shape[1], config.num_attention_heads, -1)  # [L, Q, H, D]
+    return Reading(weights, outputs.transpose(1, 2), cache[engine.Address("lm_head")][0])
+
+
+def _has_head(config: Any) -> bool:
+    return config.architectures[0].endswith(("LMHeadModel", "ForCausalLM", "ForMaskedLM"))
+
+
+# By the name of the package, whose version the table gives.
+ENGINES: dict[str, tuple[str, Callable[[Path, list[Tensor]], list[Reading]]]] = {
+    "TransformerLens": ("transformer-lens", transformer_lens),
+    "TransformerLens bridge": ("transformer-lens", bridge),
+    "nnsight": ("nnsight", nnsight),
+    "interp-engine": ("interp-engine", interp_engine),
+}
+
+
+def main(engine: str, folder: str, inputs: str, out: str) -> int:
+    """Write what the engine reads."""
+    try:
+        with torch.no_grad():
+            readings = ENGINES[engine][1](Path(folder), [torch.tensor([ids]) for ids in json.loads(inputs)])
+    except Unread as error:
+        print(error)
+        return UNREAD
+    np.savez(
+        out,
+        **{
+            f"{part}-{number}": value.float().numpy()
+            for number, reading in enumerate(readings)
+            for part, value in reading._asdict().items()
+            if value is not None
+        },
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
