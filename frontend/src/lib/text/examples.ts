@@ -68,6 +68,10 @@ export const EXAMPLES: readonly [Example, ...Example[]] = [
 export const openHead = (analysis: Parameters<typeof nearestHead>[0], chosen: Head | undefined): Head =>
   nearestHead(analysis, chosen ?? parseHead(EXAMPLES[0].head) ?? { layer: 0, head: 0 })
 
+/** A sentence twice, for a language model. */
+const TWICE =
+  'The lighthouse keeper painted seven blue boats before breakfast. The lighthouse keeper painted seven blue boats before breakfast.'
+
 /** Examples of other models, which not every installation has. */
 const OF_OTHERS: readonly Example[] = [
   {
@@ -93,6 +97,33 @@ const OF_OTHERS: readonly Example[] = [
     pair: '',
     head: '10.5',
     show: { model: 'rxnmapper' },
+  },
+  {
+    name: 'induction',
+    title: 'The same again',
+    look: 'what came after this word the first time?',
+    text: TWICE,
+    pair: '',
+    head: '17.4',
+    show: { model: 'smollm2' },
+  },
+  {
+    name: 'previous',
+    title: 'One token back',
+    look: 'which head only looks at the token before?',
+    text: TWICE,
+    pair: '',
+    head: '16.0',
+    show: { model: 'smollm2' },
+  },
+  {
+    name: 'first',
+    title: 'The first token',
+    look: 'where does a head look that has nothing to say?',
+    text: TWICE,
+    pair: '',
+    head: '18.8',
+    show: { model: 'smollm2' },
   },
   {
     name: 'image',
