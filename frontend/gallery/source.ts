@@ -65,6 +65,7 @@ const model = (name: string, title: string, over: Partial<Model> = {}): Model =>
   bytes: 90_900_000,
   removable: false,
   kind: 'encoder',
+  images: false,
   layers: LAYERS,
   heads: HEADS,
   headWidth: HEAD_WIDTH,

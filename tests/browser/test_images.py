@@ -12,6 +12,7 @@ from tests.browser.axe import check
 from tests.browser.visit import Visit, address, another_picture, box, comes_to, picture
 from tests.support.server import eventually
 
+LAYERS = "element => [...element.querySelectorAll('canvas')].map((canvas) => canvas.toDataURL())"
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -111,3 +112,40 @@ def test_no_room_for_two_images(visit: Visit) -> None:
         visit.page.set_viewport_size({"width": size[0], "height": size[1]})
         field = more.locator("xpath=ancestor::form/*[1]")
         assert box(more)["x"] + box(more)["width"] <= box(field)["x"] + box(field)["width"] < box(go)["x"], size
+
+
+def test_an_image_beside_a_text(visit: Visit) -> None:
+    """An image is added to the text; a word shows where it looks, a patch that is a sink is framed, arrow keys walk the patches, and the image is removed again."""
+    visit.open(address(model="reader", text="Is it a cat or a dog?", head="0.1"))
+    before = visit.now()
+    visit.page.get_by_role("button", name="Add an image").click()
+    check(visit)
+    visit.page.get_by_role("group", name="Image").get_by_role("button", name="A cat").click()
+    visit.settled(before, "graph")
+    expect(visit.page).to_have_url(re.compile("image=sha256"))
+    over = visit.image("Image under head 0.1")
+    expect(over).to_have_accessible_description(re.compile("4 rows and 4 columns of patches.*framed patch: a sink"))
+    expect(visit.page.get_by_text("framed patch: a sink", exact=True)).to_be_visible()
+    mean = over.evaluate(LAYERS)
+    words = visit.page.get_by_role("toolbar", name="Tokens outside the image")
+    words.get_by_role("button", name="c", exact=True).click()
+    expect(visit.page.get_by_text("attention from \u201cc\u201d", exact=True).first).to_be_visible()
+    eventually(lambda: over.evaluate(LAYERS) != mean, "the overlay of the word")
+    reason = visit.page.get_by_role("button", name=re.compile("^mask"))
+    expect(reason).to_have_attribute("title", "Tokens cannot be masked beside an image.")
+    check(visit)
+    visit.page.keyboard.press("Escape")
+
+    visit.page.get_by_role("application", name="Patches of the image").focus()
+    for key, patch in (("ArrowRight", "0,1"), ("ArrowDown", "1,1"), ("ArrowLeft", "1,0")):
+        visit.page.keyboard.press(key)
+        expect(visit.page.get_by_text(f"attention from patch {patch}", exact=True)).to_be_visible()
+
+    before = visit.now()
+    visit.page.get_by_role("button", name="Change or remove the image").click()
+    visit.page.get_by_role("button", name="Remove the image", exact=True).click()
+    visit.settled(before)
+    expect(over).to_have_count(0)
+    expect(visit.page).not_to_have_url(re.compile("image="))
+    visit.page.keyboard.press("Control+z")
+    expect(over).to_be_visible()

@@ -117,6 +117,22 @@ def tiny_model(
     return folder
 
 
+def tiny_reader(folder: Path) -> Path:
+    """Save a small LLaVA, which reads an image of 16 patches beside a text, with its processor. A head has a sink among the patches of the page's cat."""
+    import torch
+
+    from tests.sweep.pictured import build
+
+    built, processor = build("llava")
+    with torch.no_grad():
+        for name, parameter in built.module.named_parameters():
+            if "language_model" in name and name.endswith("q_proj.weight"):
+                parameter.mul_(4)
+    built.module.save_pretrained(folder)
+    processor.save_pretrained(folder)
+    return folder
+
+
 def small_models(folder: Path) -> Path:
     """A tiny model per family, `slow`, whose forward pass takes seconds, and two twins of the catalogue, in subfolders of `folder`; and a GGUF file, `chat`."""
     from tests.support.gguf_files import CHATML, write

@@ -189,11 +189,13 @@ class Catalog:
             "max_tokens": None,
             "mechanism": trained_mechanism.SOFTMAX,
             "quantisation": None,
+            "images": False,
             "siblings": self._siblings(name),
         }
         try:
             known = self.facts(located)
             card |= {key: getattr(known, key) for key in (*CARD, "mechanism", "quantisation")} if known else {}
+            card["images"] = known is not None and support.reads_both(known)
             self.check(located)
         except HeadscopeError as error:
             card |= {"available": False, "reason": error.detail}

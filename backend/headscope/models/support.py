@@ -119,6 +119,11 @@ def check_input(facts: Facts, given: InputKind) -> None:
         )
 
 
+def reads_both(facts: Facts) -> bool:
+    """Return whether a model reads an image beside a text, as far as it is known before it is loaded."""
+    return bool(facts.image_text) and _families().get(facts.image_text, {}).get("image", EQUAL) == EQUAL
+
+
 def _check_image_text(facts: Facts, given: InputKind) -> None:
     if not facts.image_text:
         raise Unsupported("This model takes text. Choose a vision model for an image.", pointer="/image")

@@ -53,6 +53,7 @@ export const readModel = (wire: WireModel): Model => ({
   bytes: wire.bytes,
   removable: wire.removable,
   kind: wire.kind,
+  images: wire.images,
   layers: wire.layers,
   heads: wire.heads,
   headWidth: wire.head_width,

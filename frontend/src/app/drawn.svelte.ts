@@ -29,7 +29,7 @@ export class Drawn {
     const drawn = this.#now
     if (!session.shown || !drawn) return undefined
     const now = this.#dependencies(
-      draft.input(chosen.kind, this.upload),
+      draft.input(chosen.reads, this.upload),
       selection.with === 'text' ? draft.than : selection.than,
     )
     const { analysis, second } = session.shown
@@ -45,7 +45,7 @@ export class Drawn {
 
   /** Undefined if the input is incomplete. */
   input(mask = this.#parts.selection.mask): Input | undefined {
-    return buildInput(this.#parts.selection, this.#parts.chosen.kind, this.upload, mask)
+    return buildInput(this.#parts.selection, this.#parts.chosen.reads, this.upload, mask)
   }
 
   /** What pictures of the selection depend on. */

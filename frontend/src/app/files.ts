@@ -5,7 +5,8 @@ import type { Session } from '../state/session.svelte'
 import type { Drawn } from './drawn.svelte'
 import type { Requests } from './requests.svelte'
 
-const BLIND = 'This image needs a vision model, and this server has none. The documentation explains how to add one.'
+const BLIND =
+  'This image needs a model that reads images, and this server has none. The documentation explains how to add one.'
 
 interface Parts {
   chosen: Chosen
@@ -25,9 +26,10 @@ export function handleFiles({ chosen, drawn, requests, session }: Parts) {
     }
   }
 
-  /** An image needs a vision model: the chosen one, or the first on the server, or one of the hub. */
+  /** An image needs a model that reads it: the chosen one, or the first vision model on the server, or one of the hub. */
   function see(image: string): void {
-    const able = (session.catalogue?.models ?? []).filter(({ kind, available }) => kind === 'vision' && available)
+    const models = (session.catalogue?.models ?? []).filter(({ available }) => available)
+    const able = models.filter(({ name, kind, images }) => kind === 'vision' || (images && name === chosen.model))
     const seeing = able.find(({ name }) => name === chosen.model) ?? able.find(({ local }) => local) ?? able[0]
     if (!seeing) {
       session.say(BLIND)

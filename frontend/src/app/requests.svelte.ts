@@ -165,6 +165,11 @@ export class Requests {
     void this.analyse(true)
   }
 
+  removeImage = (): void => {
+    this.#parts.drawn.upload = ''
+    this.choose({ image: '', tour: '', mask: '', pins: '', zoom: '' })
+  }
+
   /** Analyse the beginning of a text that was refused as too long. */
   cut = (): void => {
     const { selection, session } = this.#parts
@@ -193,6 +198,7 @@ export class Requests {
   get unmaskable(): string {
     const kind = this.#chosen.card?.kind
     if (kind === 'vision') return 'Patches of an image cannot be masked.'
+    if (this.#parts.drawn.input()?.image) return 'Tokens cannot be masked beside an image.'
     if (kind === 'encoder-decoder') return 'Tokens of an encoder-decoder cannot be masked.'
     return this.#parts.drawn.input()?.generate ? 'Tokens cannot be masked while the model generates text.' : ''
   }
@@ -210,8 +216,8 @@ export class Requests {
 
   type = (text: string, pair: string): void => {
     const { selection, live } = this.#parts
-    // With a comparison, each pause would start two runs.
-    if (comparisonKey(selection) !== '') return
+    // With a comparison, each pause would start two runs; an image is hundreds of tokens.
+    if (comparisonKey(selection) !== '' || this.#parts.drawn.input()?.image) return
     live.typed(text, pair, () => {
       if (text === selection.text && pair === selection.pair) return
       selection.set({ text, pair, ids: '', targets: '' }, this.#typing ? 'replace' : 'push')

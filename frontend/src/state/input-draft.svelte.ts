@@ -1,7 +1,7 @@
 /** What is typed into the input boxes and may not have been analysed yet. An example or the back button replaces it. */
-import type { Analysis, ModelKind, Token } from '../lib/data/analysis'
+import type { Analysis, Token } from '../lib/data/analysis'
 import { parseIds, writeIds } from '../lib/text/ids'
-import { buildInput, type Input } from './input'
+import { buildInput, type Input, type Reads } from './input'
 import type { Selection } from './selection.svelte'
 
 export class InputDraft {
@@ -32,7 +32,7 @@ export class InputDraft {
   }
 
   /** The input as it would be submitted now; undefined if it is incomplete. `upload` is an image that the source does not keep yet. */
-  input(kind: ModelKind, upload: string): Input | undefined {
+  input(kind: Reads, upload: string): Input | undefined {
     const { text, pair, image, generate, most, mask, ids } = this.#selection
     const chosen = { text, pair, ids: '', targets: '', image, generate, most, mask }
     if (kind === 'vision') return buildInput(chosen, kind, upload)
@@ -41,6 +41,8 @@ export class InputDraft {
       if (ids === '' && this.ids + this.targets === this.#filled) return buildInput(chosen, kind)
       return parseIds(this.ids) && buildInput({ ...chosen, ids: this.ids, targets: this.targets }, kind)
     }
-    return this.text.trim() === '' ? undefined : buildInput({ ...chosen, text: this.text, pair: this.pair }, kind)
+    return this.text.trim() === ''
+      ? undefined
+      : buildInput({ ...chosen, text: this.text, pair: this.pair }, kind, upload)
   }
 }

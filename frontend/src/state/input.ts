@@ -9,23 +9,29 @@ export type Input = Pick<
   'text' | 'textPair' | 'ids' | 'targetIds' | 'image' | 'generate' | 'maxTokens' | 'mask'
 >
 
+/** What a model reads: `both` is an image beside a text. */
+export type Reads = ModelKind | 'both'
+
 type InputFields = Pick<Selection, 'text' | 'pair' | 'ids' | 'targets' | 'image' | 'generate' | 'most' | 'mask'>
 
 /** `upload` is an image that the source does not keep yet. Undefined if the input is incomplete. */
 export function buildInput(
   selection: InputFields,
-  kind: ModelKind,
+  reads: Reads,
   upload = '',
   mask = selection.mask,
 ): Input | undefined {
-  const { text, pair, image } = selection
-  if (kind === 'vision') return upload || image ? { text: '', textPair: '', image: upload || image } : undefined
+  const { text, pair } = selection
+  const image = upload || selection.image
+  const kind = reads === 'both' ? 'decoder' : reads
+  if (kind === 'vision') return image ? { text: '', textPair: '', image } : undefined
   const ids = parseIds(selection.ids)
   const targetIds = kind === 'encoder-decoder' && ids ? parseIds(selection.targets) : undefined
   const second = kind === 'decoder' || ids ? '' : pair
   const dictated = second !== '' || targetIds !== undefined
   const generate =
     kind === 'encoder' || (kind === 'encoder-decoder' && dictated) ? undefined : readGenerate(selection.generate)
+  if (reads === 'both' && image && !ids) return { text, textPair: '', image, ...(generate ? { generate } : {}) }
   return {
     text,
     textPair: second,

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { fixedPatches, fixedPicture } from '../../gallery/image'
-import { fitImage, fitTwice, patchAt, patchesIn } from '../../src/marks/image-painter'
+import type { Token } from '../../src/lib/data/analysis'
+import { fitImage, fitTwice, patchAt, patchBeside, patchesIn, viewsOf } from '../../src/marks/image-painter'
 
 const tokens = fixedPatches()
 
@@ -28,6 +29,36 @@ describe('patches of an image', () => {
       }
       expect(patchAt(tokens, fixedPicture, width, [width + 1, 4])).toBeNull()
     }
+  })
+
+  it('are beside each other in four directions, also from tiles to the overview beside them', () => {
+    const patch = (text: string, box: [number, number, number, number]): Token => ({ ...tokens[1], text, box })
+    const views = [
+      patch('0:0,0', [72, 0, 104, 32]),
+      patch('0,0', [0, 0, 32, 32]),
+      patch('0,1', [32, 0, 64, 32]),
+      patch('1,0', [0, 32, 32, 64]),
+      patch('1,1', [32, 32, 64, 64]),
+    ]
+    const walk = (from: string, direction: 'left' | 'right' | 'up' | 'down') =>
+      views[
+        patchBeside(
+          views,
+          views.findIndex(({ text }) => text === from),
+          direction,
+        )
+      ].text
+    expect(walk('0,0', 'right')).toBe('0,1')
+    expect(walk('0,1', 'right')).toBe('0:0,0')
+    expect(walk('0:0,0', 'left')).toBe('0,1')
+    expect(walk('0,1', 'down')).toBe('1,1')
+    expect(walk('1,0', 'up')).toBe('0,0')
+    expect(walk('0,0', 'left')).toBe('0,0')
+    expect(viewsOf(views)).toEqual([
+      [72, 0, 104, 32],
+      [0, 0, 64, 64],
+    ])
+    expect(viewsOf(tokens)).toEqual([[0, 0, 224, 224]])
   })
 
   it('are held by a rectangle when their middle is inside, whichever way it is drawn', () => {

@@ -63,6 +63,11 @@ describe('what is put into a model', () => {
   it('is nothing where a model that sees has no image, and the newest image where there are two', () => {
     expect(buildInput(chosen({ text: 'A' }), 'vision')).toBeUndefined()
     expect(buildInput(all, 'vision', 'data:new')?.image).toBe('data:new')
+    const both = { text: 'A', textPair: '', image: 'sha256:0', generate: { max_new_tokens: 5 } }
+    expect(buildInput(all, 'both')).toEqual(both)
+    expect(buildInput(chosen({ text: 'A', mask: '1' }), 'both')).toEqual(
+      buildInput(chosen({ text: 'A', mask: '1' }), 'decoder'),
+    )
   })
 })
 

@@ -48,6 +48,7 @@ class ModelCard(Strict):
     quantisation: str | None = Field(
         description='Types of a GGUF file, such as "Q4_1, Q8_0", from which the weights were dequantised; null if they never were quantised.'
     )
+    images: bool = Field(description="Whether it reads an image beside a text.")
     siblings: list[str]
 
 

@@ -174,6 +174,8 @@ export interface Model {
   /** This reader may remove it from the server. */
   removable: boolean
   kind: ModelKind
+  /** It reads an image beside a text. */
+  images: boolean
   layers: number
   heads: number
   headWidth: number

@@ -68,13 +68,17 @@ function countLine(count: number): string {
 }
 
 /** What a model reads: the line under its name. */
-export const kindLine = ({ kind, family, local, available }: Model) =>
-  [KINDS[kind], family, available ? (local ? 'on this server' : 'on the hub') : 'not available']
+export const kindLine = ({ kind, images, family, local, available }: Model) =>
+  [
+    images ? 'images and texts' : KINDS[kind],
+    family,
+    available ? (local ? 'on this server' : 'on the hub') : 'not available',
+  ]
     .filter(Boolean)
     .join(' · ')
 
 /** A model that is known by one analysis only. */
-export const unlistedModel = ({ model, layers, heads, headWidth, picture }: Analysis): Model => ({
+export const unlistedModel = ({ model, layers, heads, headWidth, picture, text }: Analysis): Model => ({
   name: model,
   title: model,
   layers,
@@ -87,7 +91,8 @@ export const unlistedModel = ({ model, layers, heads, headWidth, picture }: Anal
   parameters: null,
   bytes: null,
   removable: false,
-  kind: picture ? 'vision' : 'encoder',
+  kind: !picture ? 'encoder' : text ? 'decoder' : 'vision',
+  images: picture !== null && text !== '',
   maxTokens: null,
   available: true,
   local: true,

@@ -64,7 +64,9 @@ export function warningsOf({ warnings }: Analysis, lenses: readonly string[]): s
 }
 
 /** Empty if the model read the whole text. */
-export function cutSentence({ tokens, keyTokens, text, textPair }: Analysis): string {
+export function cutSentence({ tokens, keyTokens, text, textPair, picture }: Analysis): string {
+  // A text with an image is never truncated, and may have a word for the image that is no part of what is read.
+  if (picture) return ''
   const read = (segment: number) =>
     [...tokens, ...keyTokens].filter((token) => token.segment === segment && token.kind !== 'special')
   const left = [text, textPair].map((whole, segment) => whole.trimEnd().length - end(read(segment)))

@@ -37,7 +37,7 @@ export function requestOf(analysis: Analysis, lenses: readonly string[]): Record
   }
 
   function inputOf({ image, text, textPair }: Analysis): Record<string, Json> {
-    if (image) return { image }
+    if (image) return { image, ...(text ? { text } : {}) }
     if (text) return { text, ...(textPair ? { text_pair: textPair } : {}) }
     const crossed = keyTokens !== tokens
     const first = crossed ? keyTokens : tokens.slice(0, tokens.length - generated)
