@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import json
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ import transformers
 
 import headscope
 from headscope.capture import examine
+from headscope.errors import OutOfMemory
 
 from .conftest import hooks
 
@@ -133,3 +136,17 @@ def test_stored_weights_stay_in_half_precision(stored: str, kept: torch.dtype, t
         for model in (narrow, wide)
     ]
     assert np.array_equal(*maps)
+
+
+def test_weights_beyond_the_free_memory_are_not_loaded(tmp_path: Path) -> None:
+    """A file of a tebibyte, all of it a hole, is refused for its size before anything of it is read."""
+    made("gpt2", "bfloat16").save_pretrained(tmp_path)
+    numbers = 2**38
+    header = json.dumps({"wte": {"dtype": "F32", "shape": [numbers], "data_offsets": [0, 4 * numbers]}}).encode()
+    with (tmp_path / "model.safetensors").open("wb") as file:
+        file.write(struct.pack("<Q", len(header)) + header)
+        file.truncate(8 + len(header) + 4 * numbers)
+    with pytest.raises(
+        OutOfMemory, match=r"^The model's weights need 1099\.5 GB of memory, and \d+\.\d GB are free\. "
+    ):
+        headscope.load(tmp_path)

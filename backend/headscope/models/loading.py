@@ -27,7 +27,7 @@ from ..errors import (
     UnsafeWeights,
     Unsupported,
 )
-from . import facts, processors, safety, tokens, trained_mechanism
+from . import facts, free_memory, processors, safety, tokens, trained_mechanism
 from .catalog import NOT_HERE
 from .conversation import ChatTemplate
 from .gguf_files import convert
@@ -138,8 +138,10 @@ def load(
     with _silence(), tempfile.TemporaryDirectory(prefix="headscope-") as target:
         staged = safety.stage(folder, Path(target))
         kind = facts.read(config).kind
-        kept = safety.stored_dtype(folder)
-        module = _module(staged, _model_class(config, kind), device, DTYPES[kept if kept == dtype else "float32"])
+        stored = safety.stored_dtype(folder)
+        kept = DTYPES[stored if stored == dtype else "float32"]
+        free_memory.check(folder, device, kept)
+        module = _module(staged, _model_class(config, kind), device, kept)
         processor, reason = (_processor(staged), None) if kind == "vision" else _tokenizer(staged)
         if kind == "decoder" and processor is not None and "vision_config" in config:
             processor = _image_text(staged, config["model_type"], processor)
