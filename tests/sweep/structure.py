@@ -52,14 +52,21 @@ def _pairs(
     if again is not None and layer.stream.after is not None:
         yield "the layer run again", again, layer.stream.after
     if "residual" in needs and layer.stream.before is not None and site.kind != "cross":
-        before, entered = layer.stream.before, seen.entered[site.block].pop(0)
-        # Other shapes in MobileBERT, which makes the stream narrower on its way into attention.
-        if before.shape == entered.shape:
-            yield "the residual", before, entered
+        before, entered = layer.stream.before, seen.entered[site.block]
+        # Other shapes in MobileBERT, which makes the stream narrower on its way into attention. Nothing is left where a layer attends twice.
+        if entered and before.shape == entered[0].shape:
+            yield "the residual", before, _with_gain(entered.pop(0), before)
     if "bilinear" in needs and layer.query_weights is not None and layer.key_weights is not None:
         read = {name: seen.read[name].pop(0) for name in {site.query.module, site.key.module}}
         yield "the matrix of the queries", *_linear(read[site.query.module], layer.query_weights, layer.query)
         yield "the matrix of the keys", *_linear(read[site.key.module], layer.key_weights, layer.key)
+
+
+def _with_gain(entered: Tensor, before: Tensor) -> Tensor:
+    """The layer's input, or, where the model adds it with a gain, its input times one number per dimension, the same for all tokens."""
+    if _close(before, entered):
+        return entered
+    return entered * (entered * before).sum(0) / entered.square().sum(0)
 
 
 def _linear(hidden: Tensor, weights: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:

@@ -123,11 +123,13 @@ def _with_hidden(site: Site, trace: Trace, attention: AttentionEvent, span: tupl
         (place for place, event in enumerate(trace.events) if place >= attention.place and event.name == site.block),
         None,
     )
-    if site.block is None or left is None:
+    if site.block is None:
         reason = "Its layers are not separate modules."
+    elif left is None:
+        reason = "Its layers do not return one hidden state for every token."
     elif any(attention.place < other.place <= left and other.kind == site.kind for other in trace.attention):
         reason = "Its layers attend more than once."
     else:
         return site
-    site.missing.update(hidden=reason, replay=reason, residual=reason)
+    site.missing.update(hidden=reason, replay=reason)
     return site

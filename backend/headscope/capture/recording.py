@@ -18,7 +18,7 @@ from ..models.tokens import Encoded
 from .affine import offset
 from .interface import AttentionCall, batch_scores, blocked_and_bias, for_each_head
 from .projection_factors import projection_factors
-from .sites import AttentionSites, Site, head_weights, norm_at, split_projection
+from .sites import AttentionSites, Site, head_weights, norm_at, scaled_branch, split_projection
 from .trace import first_tensor
 
 OnLayer = Callable[[Layer], None]
@@ -174,6 +174,7 @@ class Recording:
     def finish(self, site: Site, layer: Layer) -> None:
         """Give the whole layer to `on_layer`: now, or once its block returns if more than attention is needed."""
         if self.spec.on_layer is not None and self._at_exit:
+            self._close(None)  # an earlier one of the same block
             self._open = _OpenLayer(site, layer)
         elif (on_layer := self.spec.on_layer) is not None:
             self.attempt(lambda: on_layer(layer))
@@ -230,17 +231,24 @@ class Recording:
             layer.summed = args[0]
 
     def _leave(self, module: Any, args: Any, output: Any) -> None:
-        if self._open is None or self.spec.on_layer is None:
+        if self._open is None or self._replaying:
             return
-        opened, after = self._open, _hidden_states(output)[self.row]
-        arguments, on_layer = self._arguments, self.spec.on_layer
+        opened, arguments = self._open, self._arguments
 
         def replay(outputs: Tensor) -> Tensor:
             return self._rerun(opened.site, module, arguments, outputs)
 
-        stream = Stream(after=after, replay=replay if self._size == 1 else None)
-        with on_device(after.device):
-            self.attempt(lambda: on_layer(replace(opened.layer, stream=self._with_residual(opened, stream))))
+        after = _hidden_states(output)[self.row] if self.spec.needs & {"hidden", "replay"} else None
+        self._close(Stream(after=after, replay=replay if self._size == 1 else None))
+
+    def _close(self, stream: Stream | None) -> None:
+        """Hand on the open layer, if there is one, with what is known of the stream at the end of its block."""
+        opened, on_layer = self._open, self.spec.on_layer
+        if opened is None or on_layer is None:
+            return
+        with on_device(opened.layer.output.device):
+            whole = replace(opened.layer, stream=self._with_residual(opened, stream or Stream()))
+            self.attempt(lambda: on_layer(whole))
         self._open = None
 
     def _with_residual(self, opened: _OpenLayer, stream: Stream) -> Stream:
@@ -256,6 +264,9 @@ class Recording:
         added, branch_norm, norm = projected, None, None
         if site.branch_norm_form is not None:
             branch_norm = norm_at(self._modules[str(site.branch_norm)], site.branch_norm_form, projected)
+        if site.gain is not None:
+            branch_norm = scaled_branch(self._modules, site.gain, branch_norm, projected)
+        if branch_norm is not None:
             added = branch_norm.linear(projected, branch_norm.scale[:, None]) + branch_norm.shift
         if site.norm_form is not None:
             norm = norm_at(self._modules[str(site.norm)], site.norm_form, joined)

@@ -42,6 +42,20 @@ class NormForm:
 
 
 @dataclass(frozen=True)
+class Gain:
+    """What multiplies the result of attention, after the normalisation that it may go through first, before it is added to the stream.
+
+    A number; a parameter of the model, by name; or what the module `join` does to its argument at `place` of `count`, when it adds them up.
+    """
+
+    number: float = 1.0
+    parameter: str | None = None
+    join: str | None = None
+    place: int = 0
+    count: int = 0
+
+
+@dataclass(frozen=True)
 class Site:
     """A place where the model attends. Sites come in the order of the forward pass; a layer that is used twice has two.
 
@@ -61,6 +75,7 @@ class Site:
     )
     branch_norm: str | None = None  # between the projection and the sum
     branch_norm_form: NormForm | None = None
+    gain: Gain | None = None  # between that and the sum
     norm: str | None = None  # reads the sum; None if no module does, as in parallel blocks
     norm_form: NormForm | None = None  # if the sum itself is normalised (post-LN)
     query: HeadProjection | None = None
@@ -104,7 +119,8 @@ class AttentionSites:
 
 def norm_at(module: Any, form: NormForm, summed: Tensor) -> Norm:
     """Return a normalisation module at the statistics of `summed` [Q, d]."""
-    weight = getattr(module, form.weight)
+    weight = getattr(module, form.weight, None)
+    weight = summed.new_ones(summed.shape[-1]) if weight is None else weight
     if not form.scaled:
         return Norm(weight, torch.zeros_like(weight), summed.new_ones(len(summed)), centred=False)
     variance = summed.var(-1, unbiased=False) if form.centred else summed.square().mean(-1)
@@ -112,6 +128,29 @@ def norm_at(module: Any, form: NormForm, summed: Tensor) -> Norm:
     shift = getattr(module, "bias", None)
     shift = gain.new_zeros(gain.shape) if shift is None else shift
     return Norm(gain, shift, (variance + form.epsilon).rsqrt(), form.centred)
+
+
+def scaled_branch(modules: Mapping[str, Any], gain: Gain, norm: Norm | None, result: Tensor) -> Norm:
+    """Return a normalisation of attention's result [Q, d], or none, followed by the gain."""
+    if gain.join is not None:
+        weight, shift = joining(modules[gain.join], gain.place, gain.count, result)
+    else:
+        one = result.new_tensor(gain.number)
+        if gain.parameter is not None:
+            module, _, name = gain.parameter.rpartition(".")
+            one = getattr(modules[module], name)
+        weight, shift = one.expand(result.shape[-1]), result.new_zeros(result.shape[-1])
+    if norm is None:
+        return Norm(weight, shift, result.new_ones(len(result)), centred=False)
+    return Norm(norm.gain * weight, norm.shift * weight + shift, norm.scale, norm.centred)
+
+
+def joining(module: Any, place: int, count: int, like: Tensor) -> tuple[Tensor, Tensor]:
+    """Return a and c [d] of a module that gives a x + ... + c for its argument x at `place` of `count`, as its outputs for zeros and ones show."""
+    zeros = [like.new_zeros(1, 1, like.shape[-1]) for _ in range(count)]
+    shift = module.forward(*zeros)[0, 0]
+    zeros[place] = zeros[place] + 1
+    return module.forward(*zeros)[0, 0] - shift, shift
 
 
 def head_weights(module: Any, part: HeadProjection, heads: int) -> Tensor:

@@ -48,6 +48,7 @@ class Trace:
     events: list[TraceEvent] = field(default_factory=list)
     attention: list[AttentionEvent] = field(default_factory=list)
     entered: dict[str, list[tuple[int, Tensor]]] = field(default_factory=dict)  # module -> its inputs, and when
+    modules: dict[str, Any] = field(default_factory=dict)
     arguments: dict[int, Arguments] = field(default_factory=dict)  # id of a module -> what it was called with last
 
     def add(self, call: AttentionCall, output: Tensor) -> None:
@@ -76,6 +77,7 @@ def trace_modules(module: Any) -> Iterator[Trace]:
             trace.events.append(TraceEvent(name, part, entered, left))
 
     for name, part in module.named_modules():
+        trace.modules[name] = part
         handles += [
             part.register_forward_pre_hook(partial(enter, name), with_kwargs=True),
             part.register_forward_hook(partial(leave, name), with_kwargs=True),
@@ -120,7 +122,12 @@ def equal(one: Tensor, other: Tensor) -> bool:
 def _first_tensor(values: tuple[Any, ...]) -> Tensor | None:
     """Return a copy of the first floating-point tensor [1, n, d] or [n, d], as [n, d]."""
     found = first_tensor(values)
-    return None if found is None else found.reshape(-1, found.shape[-1]).clone()
+    return None if found is None else flat(found).clone()
+
+
+def flat(tensor: Tensor) -> Tensor:
+    """[1, n, d] or [n, d] -> [n, d]."""
+    return tensor.reshape(-1, tensor.shape[-1])
 
 
 def first_tensor(values: tuple[Any, ...]) -> Tensor | None:
