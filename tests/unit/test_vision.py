@@ -14,6 +14,7 @@ import transformers
 
 import headscope
 from headscope import Model
+from headscope.capture import examine
 from headscope.errors import HeadscopeError, InvalidRequest, Unsupported
 from headscope.models.generation import Generate
 
@@ -137,3 +138,11 @@ def test_image_processors_are_not_trusted(processor: dict[str, Any], code: str |
     else:
         assert code is None
         assert a.maps["weights"].shape[2] in (17, 25)
+
+
+def test_image_towers_under_a_pair_s_configuration() -> None:
+    """A classifier of images on CLIP's image tower has the configuration of both towers, and is captured as the tower is."""
+    torch.manual_seed(0)
+    config = transformers.CLIPConfig(vision_config=S, text_config=T)
+    model = headscope.load(transformers.CLIPForImageClassification(config).eval())
+    assert examine(model).captured

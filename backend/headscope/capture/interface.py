@@ -287,7 +287,10 @@ def implementation_of(module: Any) -> str:
 def attending_with(name: str, module: Any) -> Iterator[None]:
     """Run the module in eval mode with attention implementation `name` and restore both afterwards. The caller holds the module's lock."""
     with evaluating(module), configured(module):
-        module.set_attn_implementation(_of_each_part(module.config, name))
+        takes_images = (
+            getattr(module, "main_input_name", None) == "pixel_values"
+        )  # alone: its image tower is what attends
+        module.set_attn_implementation(name if takes_images else _of_each_part(module.config, name))
         if implementation_of(module) != name:
             raise Unsupported(
                 "This model's attention does not go through transformers' AttentionInterface, so it cannot be captured."
