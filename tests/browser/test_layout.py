@@ -16,6 +16,29 @@ EDGES = f"""() => [...document.querySelectorAll('[role=img][aria-label*=" map of
   .map((image) => Math.round(image.getBoundingClientRect().width) - {LABEL} - 1)"""
 OVERFLOW = "[document.documentElement.scrollWidth - innerWidth, document.documentElement.scrollHeight - innerHeight]"
 
+# Sentences whose question mark is on a line of its own.
+APART = """() => [...document.querySelectorAll('[aria-label^="What is "]')].filter((mark) => {
+  const before = document.createRange()
+  before.setStart(mark.closest('p'), 0)
+  before.setEndBefore(mark)
+  const [end, place] = [[...before.getClientRects()].at(-1), mark.getBoundingClientRect()]
+  return Math.abs(end.top + end.bottom - place.top - place.bottom) > 16
+}).map((mark) => mark.closest('p').textContent)"""
+
+# Words that the right edge of an element cuts.
+CUT = """(field) => {
+  const edge = field.getBoundingClientRect()
+  const words = document.createTreeWalker(field, NodeFilter.SHOW_TEXT)
+  const cut = []
+  while (words.nextNode()) {
+    const range = document.createRange()
+    range.selectNodeContents(words.currentNode)
+    for (const { top, left, right } of range.getClientRects())
+      if (top < edge.bottom && left < edge.right && right > edge.right + 1) cut.push(words.currentNode.data)
+  }
+  return cut
+}"""
+
 
 def text_of(tokens: int) -> str:
     """Single-token words, so that with [CLS] and [SEP] there are exactly `tokens`."""
@@ -55,6 +78,17 @@ def test_edge_of_the_map(visit: Visit) -> None:
         visit.page.get_by_role("radio", name=view, exact=True).check()
         expect(visit.page.get_by_role("img", name=re.compile(" map of "))).to_have_count(2)
         assert edge(visit) >= 330, view
+
+
+def test_what_does_not_fit_is_left_out(visit: Visit) -> None:
+    """The unit of the tokens to generate, and the button beside it."""
+    visit.open(address(model="writer", text="The cat sat."))
+    field = visit.page.locator(".second", has=visit.page.get_by_role("spinbutton", name="Generate"))
+    for width in (1110, 1366, 1920):
+        resize(visit, width, 900)
+        box(field)
+        assert field.evaluate(CUT) == [], width
+    expect(visit.page.get_by_role("button", name="generate 20")).to_be_in_viewport()
 
 
 def test_the_text_grows_to_be_edited(visit: Visit) -> None:
@@ -162,6 +196,14 @@ def test_all_of_it_on_small_screens(visits: Callable[..., Visit], width: int, he
         place = box(control)
         assert place["x"] >= 0, control
         assert place["x"] + place["width"] <= width, control
+    assert box(visit.text)["width"] > (600 if width > 640 else 100)
+    left = visit.page.get_by_role("separator", name="Width of the grid of heads")
+    marks = visit.page.get_by_role("button", name=re.compile("^What is "))
+    expect(marks).to_have_count(3)
+    for _ in range(12 if width > 640 else 1):
+        assert visit.page.evaluate(APART) == []
+        if width > 640:
+            left.press("ArrowRight")
     cells = visit.page.get_by_role("application", name=re.compile("^Cells of "))
     cells.evaluate("(map) => map.scrollIntoView({ block: 'end' })")
     readout = box(visit.page.locator("p.readout"))

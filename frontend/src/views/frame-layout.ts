@@ -39,10 +39,12 @@ const LEGIBLE: readonly [number, number] = [24, 28]
 const LARGEST_CELL = 44
 /** A few heads are larger where that does not widen their column. */
 const LARGEST_OF_FEW = 54
-const LEAST_LEFT = 320
+const LEAST_LEFT = 372
 /** From this width on everything fits on one screen; below, the page scrolls. */
 export const WIDE = 1100
 const NARROW = 640
+/** Where the page scrolls, the grid is at most this high unless its heads would be hard to see. */
+const MOST_GRID = 420
 /** Of the width, so that two maps have room beside each other. */
 const SHARE = 0.34
 
@@ -57,7 +59,10 @@ export function frameLayout(room: FrameRoom): FrameLayout {
   const [low, high] = leftRange(width)
   const wanted = room.wanted && Math.min(high, Math.max(low, room.wanted))
   const across = cellFor((wanted ?? width * (width < WIDE ? 0.42 : SHARE)) - ASIDE)
-  const whole = Math.min(across, Math.floor(roomFor(room) / layers) - CELL_GAP)
+  const whole = Math.min(
+    across,
+    Math.floor((Number.isFinite(room.height) ? roomFor(room) : MOST_GRID) / layers) - CELL_GAP,
+  )
   const layout = placed(room, true, whole >= LEAST_CELL ? whole : Math.max(LEGIBLE[0], Math.min(LEGIBLE[1], across)))
   return wanted ? { ...layout, left: wanted } : layout
 }

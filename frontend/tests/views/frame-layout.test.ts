@@ -33,6 +33,13 @@ describe('frameLayout', () => {
     expect(frameLayout({ ...few, width: 390, height: Number.POSITIVE_INFINITY }).cell).toBe(44)
   })
 
+  it('leaves the tokens in view where the page scrolls, and space for the controls of a narrow grid', () => {
+    const twelve = { width: 1024, height: Number.POSITIVE_INFINITY, layers: 12, heads: 8 }
+    expect(12 * (frameLayout(twelve).cell + CELL_GAP)).toBeLessThanOrEqual(420)
+    expect(frameLayout({ ...twelve, layers: 6 }).cell).toBe(43)
+    expect(frameLayout({ ...room, layers: 12, heads: 8 }).left).toBeGreaterThanOrEqual(372)
+  })
+
   it('follows the width that the reader wants for the left column, within bounds', () => {
     expect(frameLayout({ ...room, wanted: 400 }).left).toBe(400)
     expect(frameLayout({ ...room, wanted: 300 }).cell).toBeLessThan(frameLayout({ ...room, wanted: 480 }).cell)
