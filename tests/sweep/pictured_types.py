@@ -20,6 +20,7 @@ TOKENS = {
     "vision_start_token": "<vision_start>",
     "vision_end_token": "<vision_end>",
     "fake_image_token": "<fake_token_around_image>",
+    "image_boundary_token": "<fake_token_around_image>",
     "global_image_token": "<global-img>",
     "image_break_token": "[IMG_BREAK]",
     "image_end_token_": "[IMG_END]",
@@ -60,6 +61,12 @@ IMAGES: dict[str, dict[str, Any]] = {
     "ovis2": SQUARE | {"crop_to_patches": True, "min_patches": 1, "max_patches": 4},
     "lighton_ocr": {"size": {"longest_edge": 64}, "patch_size": {"height": 2 * PATCH, "width": 2 * PATCH}},
     **each("mistral3 mistral_large4", {"size": {"longest_edge": 64}, "patch_size": {"height": PATCH, "width": PATCH}}),
+}
+# Two of them are refused: their tokens are learned queries, or summaries of patches.
+IMAGES |= {
+    "idefics2": {"size": {"shortest_edge": 16, "longest_edge": SIDE}, "do_image_splitting": False},
+    "deepseek_ocr2": SQUARE | {"tile_size": SIDE},
+    "glm5_next": MERGED,
 }
 PROCESSORS: dict[str, dict[str, Any]] = {
     **each(CLS, {"patch_size": PATCH, "vision_feature_select_strategy": "default", "num_additional_image_tokens": 1}),

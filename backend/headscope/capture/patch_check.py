@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ..core.tokens import Token
 from ..errors import ModelNotExact
+from ..models.images import noise
 from ..models.loading import Model
 from .forward import forward_options
 from .interface import attending_with
@@ -34,9 +35,9 @@ def check_patches(model: Model, sites: AttentionSites) -> None:
     block = sites.all[0].block
     if block is None:
         raise ModelNotExact(UNKNOWN)
-    picture = _noise(64, 96)
+    picture = noise(64, 96)
     width, height = _extent(model.encode("?", image=picture).tokens)
-    picture = _noise(height, width)  # as large as the model sees it, so that no pixels are mixed
+    picture = noise(height, width)  # as large as the model sees it, so that no pixels are mixed
     with torch.inference_mode(), attending_with("eager", model.module), _without_layers(model.module, block):
         plain, before = _embed(model, block, picture)
         main = [place for place, token in enumerate(plain) if token.kind == "image" and not _is_overview(token)]
@@ -67,10 +68,6 @@ def _extent(tokens: list[Token]) -> tuple[int, int]:
     """Return width and height of the main view of an image."""
     boxes = [token.box for token in tokens if token.box and not _is_overview(token)]
     return max(box[2] for box in boxes), max(box[3] for box in boxes)
-
-
-def _noise(height: int, width: int) -> Picture:
-    return np.random.default_rng(0).integers(0, 256, (height, width, 3), np.uint8)
 
 
 def _inverted(picture: Picture, region: list[int]) -> Picture:
@@ -113,7 +110,7 @@ def _embed(model: Model, block: str, picture: Picture) -> tuple[list[Token], Ten
     try:
         model.module(**model.inputs(encoded), **forward_options(model))
     except _LanguageModelReached as reached:
-        return encoded.tokens, reached.hidden[0].float()
+        return encoded.tokens, reached.hidden[0].flatten(1).float()  # some models have several streams: [Q, s, d]
     finally:
         handle.remove()
     raise ModelNotExact(UNKNOWN)

@@ -14,39 +14,44 @@ from . import image_layout, images, processors, tokens
 from .image_layout import Cell, Layout
 from .tokens import Encoded, Grid
 
-NOT_PATCHES = "The image tokens of this model are not patches in rows and columns, so their places in the image are unknown. Omit the image."
+PROBE = "What is this?"
+NO_PROCESSOR = (
+    "This model came without an image processor, so it takes texts only. Load it with its processor, or omit the image."
+)
+NOT_PATCHES = (
+    "It is unknown where in the image the image tokens of this model are: "
+    "Headscope finds no rows and columns of patches that they correspond to. Omit the image."
+)
 # Outputs of a processor that follow from the text; `labels` are for training.
 OF_TEXT = ("input_ids", "attention_mask", "labels")
 # Ids in the configuration of the tokens around an image, which processors leave to the prompt.
 AROUND = (("vision_start_token_id", "vision_end_token_id"), ("image_start_token_id", "image_end_token_id"))
 
 
-def encode(
-    processor: Any,
-    config: Any,
-    tokenizer: Tokenizer,
-    image: Any,
-    text: str,
-    special: frozenset[int],
-    unknown: str | None,
-) -> Encoded:
-    """Encode an image and a text, by a processor, the model's configuration and the processor's prepared tokenizer.
+def encode(model: Any, given: Any) -> Encoded:
+    """Encode an image and a text for a vision-language model (a Model), by its processor and the configuration that names its image token.
 
-    The image comes before the text, or where the text has the processor's image token. Image tokens are of kind "image", with the box of their patch.
+    The image comes before the text, or where the text has the processor's image token. Its tokens are of kind "image", with the box of their patch.
 
     Raises InvalidImage, InvalidText, InvalidRequest or Unsupported.
     """
-    tokens.check_text(text)
-    picture = images.read(image)
+    processor, tokenizer, config = model.processor, model.tokenizer, model.module.config
+    if processor is None or tokenizer is None:
+        raise Unsupported(model.no_processor if tokenizer else model.no_tokenizer, pointer="/image")
+    tokens.check_text(given.text)
+    picture = images.read(given.image)
     images.check_target(processor.image_processor, *picture.size)
-    outputs, details = _process(processor, picture, _prompt(processor, config, tokenizer, text))
-    ids = [int(id_) for id_ in outputs["input_ids"][0]]
-    patch = image_token(processor, config)
+    outputs, details = _process(processor, picture, given.text, _around(config, tokenizer))
+    ids, patch = outputs["input_ids"][0].tolist(), image_token(processor, config)
+    if given.max_tokens is not None and given.max_tokens < len(ids):
+        raise InvalidRequest("An image and its text cannot be truncated. Omit max_tokens.", pointer="/max_tokens")
     layout = image_layout.find(details, processor, config, picture, ids.count(patch))
     if layout is None or len(layout.cells) != ids.count(patch):
         raise Unsupported(NOT_PATCHES, pointer="/image")
-    named = {id_ for id_, token in tokenizer.get_added_tokens_decoder().items() if token.special}
-    encoded = tokens.extend(tokenizer, Encoded([], [], text=""), ids, special | named | {patch}, unknown)
+    special = {id_ for id_, token in tokenizer.get_added_tokens_decoder().items() if token.special}
+    encoded = tokens.extend(
+        tokenizer, Encoded([], [], text=""), ids, model.special_ids | special | {patch}, model.unknown
+    )
     whole, main, cells = layout.picture(), layout.views[0], iter(layout.cells)
     return replace(
         encoded,
@@ -87,28 +92,39 @@ def _place(token: Token, cell: Cell | None, layout: Layout) -> Token:
     return replace(token, text=name, kind="image", box=layout.box(cell))
 
 
-def _prompt(processor: Any, config: Any, tokenizer: Tokenizer, text: str) -> str:
-    """Return the text with one image token: its own, or one before it."""
+def _around(config: Any, tokenizer: Tokenizer) -> tuple[str, str] | None:
+    """Return the tokens that the configuration names for the start and the end of an image."""
+    for names in AROUND:
+        start, end = (getattr(config, name, None) for name in names)
+        if isinstance(start, int) and isinstance(end, int):
+            before, after = tokenizer.id_to_token(start), tokenizer.id_to_token(end)
+            return (before, after) if before and after else None
+    return None
+
+
+def _process(
+    processor: Any, picture: Any, text: str, around: tuple[str, str] | None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the processor's output, and everything that its image processor returned.
+
+    If the text has no image token, one comes before it, between the tokens `around` an image unless the processor adds them itself.
+    """
     image = getattr(processor, "image_token", None)
     if not isinstance(image, str):
         raise Unsupported("The model's processor names no image token, so it takes texts only.", pointer="/image")
     if text.count(image) > 1:
         raise InvalidRequest(f"There is one image, so the text may have {image} once.", pointer="/text")
     if image in text:
-        return text
-    for names in AROUND:
-        around = [
-            tokenizer.id_to_token(id_)
-            for id_ in (getattr(config, name, None) for name in names)
-            if isinstance(id_, int)
-        ]
-        if len(around) == len(names) and all(around):
-            return f"{around[0]}{image}{around[1]}{text}"
-    return image + text
+        return _call(processor, picture, text)
+    if around is None:
+        return _call(processor, picture, image + text)
+    start = processor.tokenizer.convert_tokens_to_ids(around[0])
+    found = _call(processor, picture, f"{around[0]}{image}{around[1]}{text}")
+    twice = found[0]["input_ids"][0].tolist().count(start) > 1
+    return _call(processor, picture, image + text) if twice else found
 
 
-def _process(processor: Any, picture: Any, prompt: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the arguments of the forward pass, and everything that the image processor returned."""
+def _call(processor: Any, picture: Any, prompt: str) -> tuple[dict[str, Any], dict[str, Any]]:
     reading = processors.for_one_call(processor)
     try:
         found = reading(images=[picture], text=[prompt], return_tensors="pt")

@@ -155,6 +155,9 @@ def check_target(processor: Any, width: int, height: int) -> None:
             pixels = max(long, short)
         else:
             pixels = max((sides.get("height") or 0) * (sides.get("width") or 0), long * long)
+        pixels = max([pixels, *(high * wide for high, wide in getattr(processor, "image_grid_pinpoints", None) or ())])
+        if getattr(processor, "crop_to_patches", False):  # into tiles of that size
+            pixels *= getattr(processor, "max_patches", None) or 1
         if short and not long:
             pixels = max(pixels, short * short * max(width, height) // min(width, height))
         if pixels > LARGEST_PIXELS:
@@ -201,6 +204,11 @@ def encode(pixels: torch.Tensor, patches: Patches) -> Encoded:
         tokens.append(Token(f"{row},{column}", len(tokens), 0, 0, place, 0, "word", box=box))
     grid = Grid(rows, columns, patches.patch, (width, height))
     return Encoded(tokens, [0] * len(tokens), pixels=pixels, grid=grid)
+
+
+def noise(height: int, width: int) -> np.ndarray[Any, Any]:
+    """Return a picture of random pixels, always the same, uint8 [H, W, 3]."""
+    return np.random.default_rng(0).integers(0, 256, (height, width, 3), np.uint8)
 
 
 def _is_file(text: str) -> bool:

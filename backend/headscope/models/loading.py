@@ -50,6 +50,7 @@ NO_FILES = (
     "The model's folder has no complete tokenizer, so it takes no text. Give token_ids, "
     "or add the tokenizer's files: tokenizer.save_pretrained writes them."
 )
+NO_FAMILY = "transformers has no processor of images and texts for this model, or only one that needs torchvision. Omit the image."
 # Kind of model -> tasks; a model is loaded as the first class in its configuration that serves one of them.
 TASKS = {
     "encoder-decoder": ("SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ"),
@@ -137,16 +138,17 @@ def load(
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     with _silence(), tempfile.TemporaryDirectory(prefix="headscope-") as target:
         staged = safety.stage(folder, Path(target))
-        kind = facts.read(config).kind
+        known = facts.read(config)
         stored = safety.stored_dtype(folder)
         kept = DTYPES[stored if stored == dtype else "float32"]
         free_memory.check(folder, device, kept)
-        module = _module(staged, _model_class(config, kind), device, kept)
-        processor, reason = (_processor(staged), None) if kind == "vision" else _tokenizer(staged)
-        if kind == "decoder" and processor is not None and "vision_config" in config:
-            processor = _image_text(staged, config["model_type"], processor)
+        module = _module(staged, _model_class(config, known.kind), device, kept)
+        processor, reason = (_processor(staged), None) if known.kind == "vision" else _tokenizer(staged)
+        lacking = None
+        if known.image_text:
+            processor, lacking = _image_text(staged, known.image_text, processor)
     model = wrap(module, processor, located.name)
-    model.no_tokenizer = reason or model.no_tokenizer
+    model.no_tokenizer, model.no_processor = reason or model.no_tokenizer, lacking or model.no_processor
     model.source = located if located.gguf else Located(located.name, folder, located.hub, located.revision)
     return model
 
@@ -298,16 +300,19 @@ def _processor(staged: Path) -> Any:
         raise CorruptModel("The model's image processor cannot be loaded.") from error
 
 
-def _image_text(staged: Path, family: str, tokenizer: Any) -> Any:
-    """Return the processor of a vision-language model, or the tokenizer alone, for texts only, where its files are missing or need torchvision."""
+def _image_text(staged: Path, family: str, tokenizer: Any) -> tuple[Any, str | None]:
+    """Return the processor of a vision-language model; or its tokenizer alone, for texts only, and the reason."""
     try:
-        images = _processor(staged)
-    except Unsupported:
-        return tokenizer
+        found = _processor(staged)
+    except Unsupported as error:  # torchvision is missing
+        return tokenizer, error.detail
+    if found is None or tokenizer is None:
+        return tokenizer, None
     try:
-        return tokenizer if images is None else processors.load(staged, family, tokenizer, images) or tokenizer
+        joined = processors.load(staged, family, tokenizer, found)
     except Exception as error:  # as above
         raise CorruptModel("The model's processor cannot be loaded.") from error
+    return (joined, None) if joined is not None else (tokenizer, NO_FAMILY)
 
 
 def _only_with_torchvision(staged: Path) -> bool:

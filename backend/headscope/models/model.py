@@ -24,13 +24,8 @@ from .tokens import Encoded
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16, "float16": torch.float16}
 NO_TOKENIZER = "This model came without a tokenizer. Give token_ids, or load it with its tokenizer."
 NO_KINDS = "The model has no tokenizer, so it is unknown which tokens are special, punctuation or parts of words."
-NO_PROCESSOR = (
-    "This model came without an image processor, so it takes texts only. Load it with its processor, or omit the image."
-)
 # Tokens of the probe. Encoder and decoder have different lengths, so that their maps cannot be confused.
 PROBE, PROBE_TARGET = 12, 9
-# Text of a probe with an image, and the image's side in pixels.
-PROBE_TEXT, PROBE_SIDE = "What is this?", 64
 # Most tokens that an image processor may produce, as a multiple of those for the model's own image size.
 LARGER = 4
 SILENCE = -1.5  # every value of the log-mel spectrogram that Whisper's feature extractor makes of silence
@@ -67,6 +62,7 @@ class Model:
     target_tokenizer: Tokenizer | None = None  # of the decoder, if it differs
     processor: Any = None
     no_tokenizer: str = NO_TOKENIZER  # why there is none
+    no_processor: str = image_text.NO_PROCESSOR  # why a vision-language model has none
     vectors: list[list[list[float]]] | None = None  # [layers, specials, width] of a PASTA-tuned model
     _hashed: tuple[Any, str] = field(default=(None, ""), repr=False)
 
@@ -208,23 +204,10 @@ class Model:
         """Encode one or two texts, or an image and a text, for a model with a single stack."""
         if given.generate is not None and given.text_pair is not None:
             raise InvalidRequest("The model continues one text. Omit the second text.", pointer="/text_pair")
-        encoded = self._source(given, given.text_pair) if given.image is None else self._with_image(given)
+        encoded = self._source(given, given.text_pair) if given.image is None else image_text.encode(self, given)
         tokens.check_length(len(encoded.tokens), self.facts.max_tokens)
-        return (
-            encoded if given.generate is None else self._continue(encoded, given.generate, given.token_ids is not None)
-        )
-
-    def _with_image(self, given: _RawInput) -> Encoded:
-        if self.tokenizer is None or given.text is None:
-            raise Unsupported(self.no_tokenizer, pointer="/model")
-        if self.processor is None:
-            raise Unsupported(NO_PROCESSOR, pointer="/image")
-        encoded = image_text.encode(
-            self.processor, self.module.config, self.tokenizer, given.image, given.text, self.special_ids, self.unknown
-        )
-        if given.max_tokens is not None and given.max_tokens < len(encoded.tokens):
-            raise InvalidRequest("An image and its text cannot be truncated. Omit max_tokens.", pointer="/max_tokens")
-        return encoded
+        by_ids = given.token_ids is not None
+        return encoded if given.generate is None else self._continue(encoded, given.generate, by_ids)
 
     def _source(self, given: _RawInput, text_pair: str | None = None) -> Encoded:
         if given.token_ids is not None:
@@ -434,8 +417,7 @@ class Model:
         """Return a short fixed input of the model's kind, on which captured attention is compared with eager attention; `pictured`: an image and a text."""
         generator = torch.Generator().manual_seed(seed)
         if pictured:
-            picture = torch.randint(256, (PROBE_SIDE, PROBE_SIDE, 3), generator=generator, dtype=torch.uint8).numpy()
-            return self.encode(PROBE_TEXT, image=picture)
+            return self.encode(image_text.PROBE, image=images.noise(64, 64))
         if self.facts.kind == "vision" and self.facts.patches:
             width, height = self.facts.patches.size
             picture = torch.randint(256, (height, width, 3), generator=generator, dtype=torch.uint8).numpy()
