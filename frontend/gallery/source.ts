@@ -75,6 +75,7 @@ const model = (name: string, title: string, over: Partial<Model> = {}): Model =>
   isDefault: false,
   reason: null,
   mechanism: { name: 'softmax', params: {} },
+  chats: false,
   quantisation: null,
   siblings: [],
   ...over,

@@ -71,6 +71,8 @@ def test_a_conversation(server: Server) -> None:
     assert list(dict.fromkeys(token["role"] for token in document["tokens"])) == [None, "user", "assistant"]
     assert sum(token["kind"] == "special" for token in document["tokens"]) == 4
     assert next(item for item in server.get("/analyses").json()["items"] if item["messages"])["messages"] == messages
+    cards = {card["name"]: card["chats"] for card in server.get("/models").json()["items"]}
+    assert {name for name, chats in cards.items() if chats} == {"chat"}
     for model, reason in (("gpt2", "no chat template"), ("bert", "Only decoders")):
         refused = server.post({"model": model, "messages": messages})
         assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "/messages")

@@ -11,6 +11,7 @@ from playwright.sync_api import Browser
 
 from tests.browser.visit import Visit
 from tests.support.chromium import chromium
+from tests.support.gguf_files import CHATML, write
 from tests.support.hub import Hub
 from tests.support.models import HOPFIELD, tiny_model, tiny_reader, tiny_twin
 from tests.support.server import Server
@@ -19,12 +20,13 @@ from tests.support.server import Server
 @pytest.fixture(scope="package")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """`deep`, whose analysis takes seconds, so that a person can watch, cancel, or lose it; one with an encoder and a decoder, one of images, one of images beside texts,
-    one that writes on; one of 2,304 heads, one of 2,048 tokens; and two twins, of other weights so that their maps differ to the eye.
+    one that writes on, one that converses; one of 2,304 heads, one of 2,048 tokens; and two twins, of other weights so that their maps differ to the eye.
     """
     folder = tmp_path_factory.mktemp("browser-models")
     tiny_model(folder / "t5", "t5")
     tiny_model(folder / "vit", "vit")
     tiny_model(folder / "writer", "gpt2")
+    write(folder / "chat.gguf", template=CHATML)
     tiny_reader(folder / "reader")
     tiny_twin(folder / "twin-bert-softmax", layers=3, width=64, seed=1)
     tiny_twin(folder / "twin-bert-hopfield", mechanism=HOPFIELD, layers=3, width=64, seed=2)

@@ -71,6 +71,36 @@ def test_an_image(visit: Visit) -> None:
     expect(visit.page.get_by_role("combobox", name="Lens")).to_have_value("norm")
 
 
+def test_a_conversation(visit: Visit) -> None:
+    """Messages in one box, each with its role; tokens stand behind the role, reload and history keep it, and another model reads the text instead."""
+    visit.open(address(model="chat", text="The cat sat."))
+    visit.page.get_by_role("textbox", name="Text").click()
+    visit.page.get_by_role("button", name="as a conversation").click()
+    box = visit.page.get_by_role("textbox", name="Conversation")
+    expect(box).to_have_value("user: The cat sat.")
+    check(visit)
+    box.fill("user: The cat<|im_end|>\nassistant: ")
+    expect(visit.page.get_by_text("none may be empty")).to_be_visible()
+    said = "user: The cat<|im_end|>\nassistant: sat."
+    box.fill(said)
+    before = visit.now()
+    box.press("Enter")
+    visit.settled(before)
+    text = visit.page.get_by_role("toolbar", name="Tokens")
+    expect(text.locator(".role")).to_have_text(["user", "assistant"])
+    expect(text.get_by_text("<|im_end|>", exact=True)).to_have_count(2)
+    expect(visit.page).to_have_url(re.compile("chat=user"))
+    visit.page.reload()
+    visit.painted("head")
+    expect(box).to_have_value(said)
+    visit.page.get_by_role("button", name="History", exact=True).click()
+    expect(visit.page.get_by_text("user: The cat<|im_end|> assistant: sat.").first).to_be_visible()
+    visit.page.keyboard.press("Escape")
+    choose_model(visit, "minilm")
+    expect(visit.page.get_by_role("textbox", name="Text")).to_have_value("The cat sat.")
+    expect(text.locator(".role")).to_have_count(0)
+
+
 def test_a_model_that_sees_waits_for_an_image(visit: Visit) -> None:
     """No text is sent to it; what is there already stays."""
     visit.open()

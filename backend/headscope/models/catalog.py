@@ -190,6 +190,7 @@ class Catalog:
             "mechanism": trained_mechanism.SOFTMAX,
             "quantisation": None,
             "images": False,
+            "chats": False,
             "siblings": self._siblings(name),
         }
         try:
@@ -197,6 +198,7 @@ class Catalog:
             card |= {key: getattr(known, key) for key in (*CARD, "mechanism", "quantisation")} if known else {}
             card["images"] = known is not None and support.reads_both(known)
             self.check(located)
+            card["chats"] = card["kind"] == "decoder" and located.local and not located.lacks_template()
         except HeadscopeError as error:
             card |= {"available": False, "reason": error.detail}
         return card

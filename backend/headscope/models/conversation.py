@@ -13,9 +13,6 @@ from tokenizers import Tokenizer
 from ..core.attention import ResultWarning
 from ..core.declarations import Params
 from ..errors import InvalidRequest, Unsupported
-from . import safety
-from .gguf_files import header
-from .located import Located
 from .tokens import Encoded, Span, TokenRow, assemble, check_text
 
 Role = Literal["system", "user", "assistant"]
@@ -46,7 +43,6 @@ LOST = (
 )
 # Characters of the private use area.
 PRIVATE = tuple(map(chr, range(0xE000, 0xF900)))
-TEMPLATE_FILE = "chat_template.jinja"
 
 
 class Message(Params):
@@ -147,17 +143,6 @@ class _Formatted:
         return found
 
 
-def lacks_template(located: Located) -> bool:
-    """Return whether the model's files are on this machine and have no chat template."""
-    if located.gguf is not None:
-        return "tokenizer.chat_template" not in header.read(located.gguf).values
-    folder = located.folder
-    if folder is None or (folder / TEMPLATE_FILE).is_file():
-        return False
-    config = folder / "tokenizer_config.json"
-    return not config.is_file() or not safety.read_json(config).get("chat_template")
-
-
 def check(messages: Sequence[Message], limit: int | None = None) -> None:
     """Raise InvalidText for messages that no tokenizer accepts. `limit` is in UTF-8 bytes, of all together."""
     for place, message in enumerate(messages):
@@ -167,21 +152,23 @@ def check(messages: Sequence[Message], limit: int | None = None) -> None:
 
 def encode(
     tokenizer: Tokenizer,
-    template: ChatTemplate,
+    template: ChatTemplate | None,
     messages: Sequence[Message],
     *,
-    answer: bool,
     unknown: str | None = None,
     max_tokens: int | None = None,
 ) -> Encoded:
     """Format and tokenize a conversation with a prepared tokenizer. Special tokens are only those of the template.
 
+    Unless the last message is the assistant's, the beginning of its answer is added.
     The text is the whole formatted conversation. Tokens of a message's content have its role; those of the template have none.
 
     Raises InvalidRequest, InvalidText or Unsupported.
     """
+    if template is None:
+        raise Unsupported(NO_TEMPLATE, pointer=POINTER)
     check(messages)
-    formatted = _format(template, messages, answer=answer)
+    formatted = _format(template, messages, answer=messages[-1].role != "assistant")
     pieces = _tokenize(tokenizer, template, formatted)
     rows = [TokenRow(piece.name, piece.id, 0, None if piece.special else piece.span) for piece in pieces[:max_tokens]]
     roles = [_role(piece, messages, formatted.spans) for piece in pieces[:max_tokens]]

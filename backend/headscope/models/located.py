@@ -54,6 +54,15 @@ class Located:
         except (HeadscopeError, OSError):
             return None
 
+    def lacks_template(self) -> bool:
+        """Return whether the files are on this machine and have no chat template. Raises CorruptModel."""
+        if self.gguf is not None:
+            return "tokenizer.chat_template" not in header.read(self.gguf).values
+        if self.folder is None or (self.folder / "chat_template.jinja").is_file():
+            return False
+        config = self.folder / "tokenizer_config.json"
+        return not config.is_file() or not safety.read_json(config).get("chat_template")
+
     def digest(self) -> str:
         """Return the SHA-256 of everything that determines results: weights, configuration and tokenizer files; before download, of the hub id."""
         if self.gguf is not None:

@@ -19,6 +19,7 @@ from .conversation import ChatTemplate, Message
 from .facts import Facts
 from .generation import Generate
 from .located import Located
+from .masking import mask_tokens
 from .tokens import Encoded
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -159,25 +160,11 @@ class Model:
         else:
             encoded = self._encode_text(given)
         encoded = tokens.annotate(encoded, pos, labels)
-        return encoded if mask is None else self._with_mask(encoded, mask)
-
-    def _with_mask(self, encoded: Encoded, places: list[int]) -> Encoded:
-        """Replace tokens by the mask token, at the same place in the text. Raises InvalidRequest or Unsupported."""
+        if mask is None:
+            return encoded
         if self.facts.kind in ("encoder-decoder", "vision"):
             raise Unsupported("Only models that read a single text can mask tokens.", pointer="/mask")
-        id_ = self.tokenizer.token_to_id(self.mask) if self.tokenizer and self.mask else None
-        if id_ is None or self.mask is None:
-            raise Unsupported("This model has no mask token, so no token can be masked.", pointer="/mask")
-        if places[-1] >= len(encoded.tokens):
-            raise InvalidRequest(
-                f"The input has tokens 0 to {len(encoded.tokens) - 1}. Mask only these.", pointer="/mask"
-            )
-        masked = list(encoded.tokens)
-        for place in places:
-            masked[place] = replace(masked[place], text=self.mask, id=id_, kind="special", word=None)
-        several = "tokens are" if len(places) > 1 else "token is"
-        warned = ResultWarning("masked", f"This is a what-if: {len(places)} {several} replaced by {self.mask}.")
-        return replace(encoded, tokens=masked, warnings=(*encoded.warnings, warned))
+        return mask_tokens(encoded, mask, self.tokenizer, self.mask)
 
     def _encode_image(self, given: _RawInput) -> Encoded:
         patches = self.facts.patches
@@ -221,15 +208,9 @@ class Model:
         return self._tokenize(self.tokenizer, given.text, text_pair, given.max_tokens)
 
     def _converse(self, messages: list[Message], most: int | None) -> Encoded:
-        """Encode a conversation, up to where the assistant's answer begins unless the last message is its own."""
         if self.tokenizer is None:
             raise Unsupported(self.no_tokenizer, pointer="/model")
-        if self.template is None:
-            raise Unsupported(conversation.NO_TEMPLATE, pointer=conversation.POINTER)
-        answer = messages[-1].role != "assistant"
-        return conversation.encode(
-            self.tokenizer, self.template, messages, answer=answer, unknown=self.unknown, max_tokens=most
-        )
+        return conversation.encode(self.tokenizer, self.template, messages, unknown=self.unknown, max_tokens=most)
 
     def _tokenize(
         self, tokenizer: Tokenizer | None, text: str, text_pair: str | None, most: int | None, pointer: str = "/text"

@@ -56,7 +56,7 @@ class Admission:
         if facts is None:
             return request, located, None
         _check_supported(facts, request)
-        if request.messages is not None and conversation.lacks_template(located):
+        if request.messages is not None and located.lacks_template():
             raise Unsupported(conversation.NO_TEMPLATE, pointer=conversation.POINTER)
         return request, located, self._check_size(located, facts, request)
 

@@ -152,14 +152,25 @@ function requestBody(request: Request): Partial<WireRequest> {
   }
 }
 
-/** The input of a request: an image, token ids, a text, or an image and a text. */
-function inputOf({ text, textPair, ids, targetIds, image, generate, maxTokens, mask }: Request): Partial<WireRequest> {
+/** The input of a request: an image, a conversation, token ids, a text, or an image and a text. */
+function inputOf({
+  text,
+  textPair,
+  messages,
+  ids,
+  targetIds,
+  image,
+  generate,
+  maxTokens,
+  mask,
+}: Request): Partial<WireRequest> {
   const written = {
     ...(generate ? { generate: generate as NonNullable<WireRequest['generate']> } : {}),
     ...(maxTokens ? { max_tokens: maxTokens } : {}),
     ...(mask ? { mask: [...mask] } : {}),
   }
   if (image) return { image, ...(text ? { text, ...written } : {}) }
+  if (messages) return { messages: [...messages], ...written }
   if (ids) return { token_ids: [...ids], ...(targetIds ? { target_ids: [...targetIds] } : {}), ...written }
   return { text, ...(textPair ? { text_pair: textPair } : {}), ...written }
 }

@@ -13,6 +13,7 @@ import type {
 } from '../lib/data/analysis'
 import type { HistoryItem } from '../lib/data/source'
 import { extent, scatter, subsetOf } from '../lib/data/subset'
+import { writeMessages } from '../lib/text/messages'
 import type { components } from './schema'
 
 type Schemas = components['schemas']
@@ -33,10 +34,10 @@ export const readHistoryItem = (wire: WireHistoryItem): HistoryItem => ({
   id: wire.id,
   model: wire.model,
   mechanism: wire.mechanism.name,
-  text: wire.text ?? '',
+  text: wire.text ?? writeMessages(wire.messages ?? []),
   textPair: wire.text_pair ?? '',
   image: wire.image !== null,
-  settings: JSON.stringify([wire.mechanism, wire.generate, wire.mask]),
+  settings: JSON.stringify([wire.mechanism, wire.generate, wire.mask, wire.messages]),
   when: 1000 * wire.created,
 })
 
@@ -63,6 +64,7 @@ export const readModel = (wire: WireModel): Model => ({
   isDefault: wire.default,
   reason: wire.reason,
   mechanism: readMethod(wire.mechanism),
+  chats: wire.chats ?? false,
   quantisation: wire.quantisation ?? null,
   siblings: wire.siblings,
 })
@@ -137,6 +139,7 @@ export function readAnalysis(wire: WireAnalysis, picture: string): Analysis {
     headWidth: wire.head_width,
     text: wire.text ?? '',
     textPair: wire.text_pair ?? '',
+    ...(wire.messages ? { messages: wire.messages } : {}),
     texts: [wire.full_text ?? wire.text ?? '', wire.target_text ?? wire.text_pair ?? ''],
     picture: grid && { url: picture, rows: grid.rows, columns: grid.columns, size: grid.size },
     image: wire.image ?? '',

@@ -19,7 +19,7 @@ export function handleFiles({ chosen, drawn, requests, session }: Parts) {
   async function take(file: File): Promise<void> {
     try {
       const found = await readFile(file)
-      if ('text' in found) requests.choose({ text: found.text, pair: '', ids: '', targets: '' })
+      if ('text' in found) requests.choose({ text: found.text, pair: '', chat: '', ids: '', targets: '' })
       else see(found.image)
     } catch (error) {
       session.say(error instanceof Error ? error.message : String(error))

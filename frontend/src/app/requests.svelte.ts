@@ -220,7 +220,7 @@ export class Requests {
     if (comparisonKey(selection) !== '' || this.#parts.drawn.input()?.image) return
     live.typed(text, pair, () => {
       if (text === selection.text && pair === selection.pair) return
-      selection.set({ text, pair, ids: '', targets: '' }, this.#typing ? 'replace' : 'push')
+      selection.set({ text, pair, chat: '', ids: '', targets: '' }, this.#typing ? 'replace' : 'push')
       this.#typing = true
       void this.analyse(false, true)
     })

@@ -53,7 +53,7 @@ export class Status {
   get outdated(): string {
     const { chosen, drawn, requests, draft, live, session } = this.#parts
     if (!requests.waiting || !drawn.changed) return ''
-    const read = chosen.kind === 'vision' ? 'Image' : draft.byIds ? 'Token ids' : 'Text'
+    const read = chosen.kind === 'vision' ? 'Image' : draft.byIds ? 'Token ids' : draft.byChat ? 'Conversation' : 'Text'
     const what = drawn.changed === 'Input' ? read : drawn.changed
     return changeSentence(what, what === 'Text' && live.on && !isShort(draft.text, draft.pair), session.error !== '')
   }

@@ -2,17 +2,21 @@
 import type { ModelKind, Request } from '../lib/data/analysis'
 import { readGenerate } from '../lib/data/generation'
 import { parseIds } from '../lib/text/ids'
+import { parseMessages } from '../lib/text/messages'
 import type { Selection } from './selection.svelte'
 
 export type Input = Pick<
   Request,
-  'text' | 'textPair' | 'ids' | 'targetIds' | 'image' | 'generate' | 'maxTokens' | 'mask'
+  'text' | 'textPair' | 'messages' | 'ids' | 'targetIds' | 'image' | 'generate' | 'maxTokens' | 'mask'
 >
 
 /** What a model reads: `both` is an image beside a text. */
 export type Reads = ModelKind | 'both'
 
-type InputFields = Pick<Selection, 'text' | 'pair' | 'ids' | 'targets' | 'image' | 'generate' | 'most' | 'mask'>
+type InputFields = Pick<
+  Selection,
+  'text' | 'pair' | 'chat' | 'ids' | 'targets' | 'image' | 'generate' | 'most' | 'mask'
+>
 
 /** `upload` is an image that the source does not keep yet. Undefined if the input is incomplete. */
 export function buildInput(
@@ -25,7 +29,8 @@ export function buildInput(
   const image = upload || selection.image
   const kind = reads === 'both' ? 'decoder' : reads
   if (kind === 'vision') return image ? { text: '', textPair: '', image } : undefined
-  const ids = parseIds(selection.ids)
+  const messages = reads === 'decoder' && selection.chat !== '' ? parseMessages(selection.chat) : undefined
+  const ids = messages ? undefined : parseIds(selection.ids)
   const targetIds = kind === 'encoder-decoder' && ids ? parseIds(selection.targets) : undefined
   const second = kind === 'decoder' || ids ? '' : pair
   const dictated = second !== '' || targetIds !== undefined
@@ -33,8 +38,9 @@ export function buildInput(
     kind === 'encoder' || (kind === 'encoder-decoder' && dictated) ? undefined : readGenerate(selection.generate)
   if (reads === 'both' && image && !ids) return { text, textPair: '', image, ...(generate ? { generate } : {}) }
   return {
-    text,
+    text: messages ? '' : text,
     textPair: second,
+    ...(messages ? { messages } : {}),
     ...(ids ? { ids } : {}),
     ...(targetIds ? { targetIds } : {}),
     ...(generate ? { generate } : {}),

@@ -5,6 +5,7 @@ import { MOST_SELECTED } from '../lib/maths/merge'
 import { UNITS } from '../lib/maths/units'
 import { writeIds } from '../lib/text/ids'
 import { writeMask } from '../lib/text/mask'
+import { writeMessages } from '../lib/text/messages'
 import {
   choice,
   flag,
@@ -25,6 +26,8 @@ export const FIELDS = {
   model: text(),
   text: text(),
   pair: text(),
+  /** A conversation instead of a text. */
+  chat: text(),
   /** Token ids instead of the texts: of the (encoder's) text, and of the decoder's. */
   ids: text(),
   targets: text(),
@@ -115,6 +118,7 @@ export type Patch = Partial<Texts<typeof FIELDS>>
 export const DETERMINED = {
   text: '',
   pair: '',
+  chat: '',
   ids: '',
   targets: '',
   image: '',
@@ -133,13 +137,14 @@ export const NOT_SHARED = { analysis: '', share: '' } satisfies Patch
 /** What refers to the tokens of one text. */
 export const OF_TOKENS = { mask: '', pins: '', zoom: '' } satisfies Patch
 /** A new input is read whole again. */
-export const INPUT = ['text', 'pair', 'ids', 'targets'] as const
+export const INPUT = ['text', 'pair', 'chat', 'ids', 'targets'] as const
 
 /** Describe an analysis as fields; by token ids if it was requested by them. `own` is the mechanism that its model was trained with. */
 export function describe(analysis: Analysis, own: Method): typeof DETERMINED {
   const {
     text,
     textPair,
+    messages = [],
     image,
     generate,
     generated,
@@ -157,10 +162,11 @@ export function describe(analysis: Analysis, own: Method): typeof DETERMINED {
   const lensparams = Object.entries(maps).flatMap(([lens, { params }]) => (written(params) ? [[lens, params]] : []))
   const given = keyTokens === tokens ? tokens.slice(0, tokens.length - generated) : keyTokens
   const trained = sameMethod(own, { name: mechanism, params })
-  const numbers = kind !== 'decoder' && text === '' && image === ''
+  const numbers = kind !== 'decoder' && text === '' && image === '' && messages.length === 0
   return {
     text,
     pair: textPair,
+    chat: writeMessages(messages),
     ids: numbers ? writeIds(given.map(({ id }) => id)) : '',
     targets: numbers && keyTokens !== tokens && !generate ? writeIds(tokens.map(({ id }) => id)) : '',
     image,

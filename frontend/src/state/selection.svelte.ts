@@ -44,8 +44,8 @@ export class Selection extends addressFields(FIELDS) {
   }
 
   #remember(): void {
-    const { text, pair, ids, targets } = this.texts
-    this.#written = { text, pair, ids, targets }
+    const { text, pair, chat, ids, targets } = this.texts
+    this.#written = { text, pair, chat, ids, targets }
   }
 
   /** Without a text that is far too long to be analysed: the address keeps the one before. */

@@ -10,6 +10,7 @@ import {
 import { readFile } from '../../src/lib/net/files'
 import { parseIds, writeIds } from '../../src/lib/text/ids'
 import { countPieces, isShort } from '../../src/lib/text/length'
+import { parseMessages, writeMessages } from '../../src/lib/text/messages'
 import { buildInput } from '../../src/state/input'
 import { Selection } from '../../src/state/selection.svelte'
 
@@ -27,6 +28,28 @@ describe('token ids', () => {
   )
 
   it('writes what it reads', () => expect(parseIds(writeIds([5, 6, 7]))).toEqual([5, 6, 7]))
+})
+
+describe('a conversation as text', () => {
+  it.each([
+    ['user: Hi', [{ role: 'user', content: 'Hi' }]],
+    ['Hi\nthere', [{ role: 'user', content: 'Hi\nthere' }]],
+    ['system: Be\nbrief.\nuser:Hi\nassistant: ', undefined],
+    ['', undefined],
+  ])('is read from %j', (text, messages) => expect(parseMessages(text)).toEqual(messages))
+
+  it.each([
+    [['user', 'Hi']],
+    [
+      ['system', ' two\n\nlines '],
+      ['user', 'A\nuser: B\n\\assistant: C\n\\D'],
+      ['assistant', 'user: E'],
+      ['user', '\nF\n'],
+    ],
+  ] as const)('is written so that %j comes back', (...said) => {
+    const messages = said.map(([role, content]) => ({ role, content }))
+    expect(parseMessages(writeMessages(messages))).toEqual(messages)
+  })
 })
 
 describe('what the model writes', () => {
@@ -56,6 +79,13 @@ describe('what is put into a model', () => {
     expect(buildInput(all, 'decoder')).toEqual({ text: 'A', textPair: '', generate: { max_new_tokens: 5 } })
     expect(buildInput(all, 'encoder-decoder')).toEqual({ text: 'A', textPair: 'B' })
     expect(buildInput(all, 'vision')).toEqual({ text: '', textPair: '', image: 'sha256:0' })
+    const spoken = chosen({ text: 'A', chat: 'user: B', ids: '1' })
+    expect(buildInput(spoken, 'decoder')).toEqual({
+      text: '',
+      textPair: '',
+      messages: [{ role: 'user', content: 'B' }],
+    })
+    expect(buildInput(chosen({ text: 'A', chat: 'user: B' }), 'encoder')).toEqual({ text: 'A', textPair: '' })
     expect(buildInput(numbers, 'encoder')).toEqual({ text: 'A', textPair: '', ids: [1, 2] })
     expect(buildInput(numbers, 'encoder-decoder')).toEqual({ text: 'A', textPair: '', ids: [1, 2], targetIds: [3] })
   })

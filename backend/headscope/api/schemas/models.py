@@ -45,6 +45,10 @@ class ModelCard(Strict):
     head_width: int
     max_tokens: int | None
     mechanism: MechanismSchema
+    chats: bool = Field(
+        default=False,
+        description="Whether its tokenizer has a chat template, so that it takes `messages`; false until the model is on the server.",
+    )
     quantisation: str | None = Field(
         description='Types of a GGUF file, such as "Q4_1, Q8_0", from which the weights were dequantised; null if they never were quantised.'
     )

@@ -14,8 +14,16 @@ export interface Token {
   /** Part of speech and entity label, if the request had them. */
   pos?: string | null
   label?: string | null
+  /** In a conversation, the author of the message that the token is part of; null for tokens of the chat template. */
+  role?: string | null
   /** Left, top, right, bottom of a patch, in pixels of the picture; null for tokens that are not patches. */
   box?: readonly [number, number, number, number] | null
+}
+
+/** One message of a conversation. */
+export interface Message {
+  role: 'system' | 'user' | 'assistant'
+  content: string
 }
 
 /** An image as patches: rows and columns of them, and the width and height that the model sees, in pixels. */
@@ -122,6 +130,8 @@ export interface Analysis extends Run {
   headWidth: number
   text: string
   textPair: string
+  /** The conversation, if the input is one. */
+  messages?: readonly Message[]
   /** The texts that the offsets of the tokens refer to, by segment, with what the model generated. */
   texts: readonly [string, string]
   /** The input image as the model sees it; null for texts. */
@@ -186,6 +196,8 @@ export interface Model {
   reason: string | null
   /** The mechanism that the model was trained with, with all of its parameters. */
   mechanism: Method
+  /** It takes conversations. */
+  chats: boolean
   /** Types of a GGUF file from which the weights were dequantised; null if they never were quantised. */
   quantisation: string | null
   /** Models that differ from this one in a single respect. */
@@ -235,6 +247,8 @@ export interface Request {
   model: string
   text: string
   textPair: string
+  /** A conversation instead of a text. */
+  messages?: readonly Message[]
   /** Token ids instead of a text, used as they are; `targetIds` are those of the decoder of an encoder-decoder. */
   ids?: readonly number[]
   targetIds?: readonly number[]

@@ -98,6 +98,7 @@ export const unlistedModel = ({ model, layers, heads, headWidth, picture, text }
   local: true,
   isDefault: false,
   reason: null,
+  chats: false,
   quantisation: null,
   siblings: [],
   mechanism: { name: 'softmax', params: {} },

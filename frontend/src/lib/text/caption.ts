@@ -4,6 +4,7 @@ import type { Matrix } from '../maths/matrix'
 import type { Unit } from '../maths/units'
 import { plural, short } from './format'
 import { maskSentence } from './mask'
+import { writeMessages } from './messages'
 import { isolate } from './names'
 
 const LONGEST_QUOTE = 160
@@ -28,7 +29,8 @@ export function caption({ analysis, name, model, lenses, unit = 'pieces' }: Capt
   const { tokens, keyTokens, mechanism } = analysis
   const count =
     keyTokens === tokens ? plural(tokens.length, 'token') : `${tokens.length} query and ${keyTokens.length} key tokens`
-  const words = [analysis.text, analysis.textPair].filter(Boolean).map(quoted).join(' and ')
+  const written = analysis.messages ? [writeMessages(analysis.messages)] : [analysis.text, analysis.textPair]
+  const words = written.filter(Boolean).map(quoted).join(' and ')
   const read = lenses.map(({ title }) => title.toLowerCase()).join(' and ')
   const through =
     lenses.length === 0

@@ -155,6 +155,7 @@ const PLAIN = {
   pins: '',
   zoom: '',
   most: '',
+  chat: '',
   ids: '',
   targets: '',
   generate: '',

@@ -36,8 +36,9 @@ export function requestOf(analysis: Analysis, lenses: readonly string[]): Record
     ...(subset ? { layers: subset.layers, heads: subset.heads } : {}),
   }
 
-  function inputOf({ image, text, textPair }: Analysis): Record<string, Json> {
+  function inputOf({ image, text, textPair, messages }: Analysis): Record<string, Json> {
     if (image) return { image, ...(text ? { text } : {}) }
+    if (messages) return { messages: messages.map((message) => ({ ...message })) }
     if (text) return { text, ...(textPair ? { text_pair: textPair } : {}) }
     const crossed = keyTokens !== tokens
     const first = crossed ? keyTokens : tokens.slice(0, tokens.length - generated)
