@@ -15,6 +15,7 @@ from headscope.core.attention import Layer
 from headscope.errors import HeadscopeError
 
 from .build import Built, ids
+from .patches import patches_apart
 from .structure import structure_apart
 from .together import together_apart
 
@@ -83,6 +84,7 @@ def _difference(model: Any, sites: Any, built: Built, length: int) -> str | None
         wrong = "weights on keys that may not be seen" if wrong is None and any(hidden) else wrong
         if wrong is None and sites.captured and length == LENGTHS[-1]:
             wrong = structure_apart(model, sites, encoded, kind)
+            wrong = wrong or (None if encoded.pixels is None else patches_apart(model, sites, encoded.pixels))
         if wrong:
             return f"{kind}, {length} tokens: {wrong}"
     return None

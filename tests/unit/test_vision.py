@@ -47,6 +47,10 @@ VISION: dict[str, tuple[Callable[[], Any], list[str]]] = {
         ["[CLS]"],
     ),
     "clip": (lambda: transformers.CLIPModel(transformers.CLIPConfig(vision_config=S, text_config=T)), ["[CLS]"]),
+    "pixio": (
+        lambda: transformers.PixioModel(transformers.PixioConfig(**S, n_cls_tokens=2)),
+        ["[CLS1]", "[CLS2]"],
+    ),
     "siglip": (lambda: transformers.SiglipVisionModel(transformers.SiglipVisionConfig(**S)), []),
 }  # fmt: skip
 

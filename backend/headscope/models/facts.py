@@ -37,25 +37,29 @@ AFTER_PADDING = {
     "roberta", "xlm-roberta", "camembert", "mpnet", "xlm-roberta-xl", "roberta-prelayernorm", "data2vec-text", "xmod", "ibert",
     "longformer", "luke", "lilt", "layoutlmv3", "markuplm", "esm",
 }  # fmt: skip
-# Image models that attend from patch to patch -> names of the tokens before the patches; REGISTERS stands for all register tokens.
-REGISTERS = "[REG]"
+# Image models that attend from patch to patch -> names of the tokens before the patches. CLASSES and REGISTERS stand for as many as the configuration says.
+CLASSES, REGISTERS = "[CLS*]", "[REG*]"
+COUNTS = {CLASSES: ("num_cls_tokens", "n_cls_tokens"), REGISTERS: ("num_register_tokens", "num_registers")}
 PREFIXES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(
         """
 vit vit_msn beit data2vec-vision dinov2 clip_vision_model metaclip_2_vision_model altclip_vision_model chinese_clip_vision_model clipseg_vision_model
 blip_2_vision_model instructblip_vision_model instructblipvideo_vision_model kosmos_2_vision_model mlcd_vision_model owlvit_vision_model
-owlv2_vision_model internvl_vision
+owlv2_vision_model internvl_vision git_vision_model qianfan_ocr_vision
 """.split(),  # noqa: SIM905 - a table of words
         ("[CLS]",),
     ),
-    **dict.fromkeys(("dinov2_with_registers", "dinov3_vit"), ("[CLS]", REGISTERS)),
+    **dict.fromkeys(("dinov2_with_registers", "dinov3_vit", "tipsv2_vision_model"), ("[CLS]", REGISTERS)),
+    "radio": (CLASSES, REGISTERS),
+    "pixio": (CLASSES,),
     "deit": ("[CLS]", "[DIST]"),
-    "ijepa": (),
-    "siglip_vision_model": (),
-    "aimv2_vision_model": (),
-    "idefics2_vision": (),
-    "idefics3_vision": (),
-    "smolvlm_vision": (),
+    **dict.fromkeys(
+        """
+ijepa siglip_vision_model aimv2_vision_model idefics2_vision idefics3_vision smolvlm_vision granite_docling_vision janus_vision_model ovis2_vision
+phi4_multimodal_vision step3p5_vision
+""".split(),  # noqa: SIM905 - a table of words
+        (),
+    ),
 }
 # Parts of the configuration of a model that reads images and texts.
 IMAGE_PARTS = ("vision_config", "vq_config")
@@ -274,12 +278,12 @@ def _tower(
 
 def _patches(config: Mapping[str, Any], family: str) -> Patches:
     size, patch = _sides(config, "image_size"), _sides(config, "patch_size")
-    registers = _number(config, ("num_register_tokens",), default=0)
+    counts = {name: _number(config, names, default=0) for name, names in COUNTS.items()}
     prefix: list[str] = []
     for name in PREFIXES[family]:
-        prefix += [f"[REG{index + 1}]" for index in range(registers)] if name == REGISTERS else [name]
+        prefix += [name.replace("*", str(index + 1)) for index in range(counts[name])] if name in counts else [name]
     found = Patches(size, patch, tuple(prefix))
-    if min(found.grid) < 1 or registers > MOST_SIDE:
+    if min(found.grid) < 1 or max(counts.values()) > MOST_SIDE:
         raise UnsafeModel("The model's config.json gives an image no patches.")
     return found
 
