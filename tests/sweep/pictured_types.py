@@ -24,6 +24,9 @@ TOKENS = {
     "global_image_token": "<global-img>",
     "image_break_token": "[IMG_BREAK]",
     "image_end_token_": "[IMG_END]",
+    "audio_token": "<audio>",
+    "boa_token": "<audio_start>",
+    "eoa_token": "<audio_end>",
     "start_image_token": "<img>",
     "end_image_token": "</img>",
     "context_image_token": "<IMG_CONTEXT>",
@@ -38,6 +41,10 @@ SIDE, PATCH = 32, 8
 SQUARE = {"size": {"height": SIDE, "width": SIDE}}
 CROPPED = {"size": {"shortest_edge": SIDE}, "crop_size": {"height": SIDE, "width": SIDE}}
 MERGED = {"patch_size": PATCH, "merge_size": 2, "size": {"shortest_edge": 16 * 64, "longest_edge": 60 * 64}}
+SMALL_GEMMA4 = {
+    "model_type": "gemma4_vision", "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 4, "head_dim": 8, "pooling_kernel_size": 2, "patch_size": PATCH, "position_embedding_size": 64,
+}  # fmt: skip
 PINPOINTS = [[32, 64], [64, 32], [64, 64]]
 GRIDS = """
 qwen2_vl qwen2_5_vl qwen3_vl qwen3_vl_moe qwen3_5 qwen3_5_moe glm4v glm4v_moe glm46v glm_ocr exaone4_5 lfm3_vl hyperclovax_vision_v2
@@ -53,6 +60,7 @@ IMAGES: dict[str, dict[str, Any]] = {
     **each(GRIDS, MERGED),
     "paddleocr_vl": MERGED | {"min_pixels": 16 * 64, "max_pixels": 40 * 64},
     "video_llama_3": MERGED,
+    "gemma4": {"patch_size": PATCH, "max_soft_tokens": 70, "pooling_kernel_size": 2},
     **each("paligemma", SQUARE | {"image_seq_length": 16}),
     **each("gemma3", SQUARE),
     **each("janus deepseek_vl", SQUARE | {"min_size": 8}),
@@ -83,6 +91,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     **each("llava_next llava_next_video llava_onevision", {"image_grid_pinpoints": PINPOINTS}),
     "gemma3": {"mm_tokens_per_image": 4},
     "internvl": {"vision_config": {"image_size": [SIDE, SIDE], "patch_size": [PATCH, PATCH]}},
+    "gemma4": {"vision_config": SMALL_GEMMA4},
     "vipllava": {"vision_feature_layers": [-1, -2]},
     **each("qwen2_5_vl exaone4_5 hyperclovax_vision_v2", {"vision_config": {"window_size": 32}}),
 }

@@ -46,6 +46,7 @@ OWN_SENTENCES = {
     "heads that look at nearby words": best(DISTANCE, "asc"),
     "short range heads in the last layer": best(DISTANCE, "asc", where="layer = 5"),
     "heads that attend to pieces of words": best("token_types.subword"),
+    "heads that attend to the image": best("token_types.image"),
     "heads that send more than 20 % to the previous token": f"{PREVIOUS} > 0.2",
     "no more than 10 % on special tokens": f"{SPECIAL} <= 0.1",
     # What heads are like.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import headscope
 from headscope import Model
 from headscope.analysis.request import AnalysisRequest
 from headscope.capture import examine
-from headscope.errors import HeadscopeError, InvalidRequest, ModelNotExact, Unsupported
+from headscope.errors import HeadscopeError, InvalidImage, InvalidRequest, ModelNotExact, Unsupported
 from headscope.models.generation import Generate
 from tests.sweep.pictured import build
 
@@ -136,6 +137,36 @@ def test_a_number_of_tokens_that_is_no_grid_is_refused() -> None:
     processor.vision_feature_select_strategy = "full"
     with pytest.raises(Unsupported, match="rows and columns"):
         headscope.load(built.module, processor).encode(TEXT, image=picture(32, 32))
+
+
+def test_tiles_are_bounded() -> None:
+    """Processors that would cut an image into tiles of too many pixels together are stopped before they do."""
+    for family, name, value in (
+        ("llava_next", "image_grid_pinpoints", [[32, 32], [9_000, 9_000]]),
+        ("internvl", "max_patches", 1_000_000),
+    ):
+        built, processor = build(family)
+        setattr(processor.image_processor, name, value)
+        model = headscope.load(built.module, processor)
+        with pytest.raises(InvalidImage, match="too large"):
+            model.encode(TEXT, image=picture(64, 64))
+
+
+def test_tokens_around_an_image_come_once() -> None:
+    """The configuration's start and end are added, unless the processor adds them itself."""
+    module, processor = parts("qwen2_vl")
+    around = ["<vision_start>", "<vision_end>"]
+
+    class Own(type(processor)):  # type: ignore[misc]
+        def replace_image_token(self, image_inputs: dict[str, Any], image_idx: int, **options: Any) -> str:
+            plain = super().replace_image_token(image_inputs, image_idx, **options)
+            return f"{around[0]}{plain}{around[1]}"
+
+    own = copy.copy(processor)
+    own.__class__ = Own
+    for each in (processor, own):
+        found = headscope.load(module, each).encode(TEXT, image=picture(48, 32))
+        assert [token.text for token in found.tokens if token.kind == "special"] == around
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {

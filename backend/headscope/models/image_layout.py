@@ -85,6 +85,8 @@ def find(outputs: Mapping[str, Any], processor: Any, config: Any, image: Image.I
     settings, patch = processor.image_processor, _patch_size(config)
     if "image_grid_thw" in outputs:
         return _merged(outputs, settings, image, count)
+    if "image_position_ids" in outputs:
+        return _pooled(outputs, settings, image, count)
     pixels = outputs.get("pixel_values", outputs.get("pixel_values_images"))
     if not isinstance(pixels, torch.Tensor) or pixels.ndim not in (4, 5) or (pixels.ndim == 5 and len(pixels) != 1):
         return None
@@ -158,9 +160,22 @@ def _merged(outputs: Mapping[str, Any], settings: Any, image: Image.Image, count
     merge = int(outputs["image_merge_sizes"][0]) if "image_merge_sizes" in outputs else settings.merge_size
     if times != 1 or rows % merge or columns % merge or (rows // merge) * (columns // merge) != count:
         return None
-    side = settings.patch_size
-    resized = image.convert("RGB").resize((columns * side, rows * side), resample=3)  # bicubic
-    view = View(np.asarray(resized, np.uint8), rows // merge, columns // merge)
+    return _resized(image, settings.patch_size, rows, columns, merge)
+
+
+def _pooled(outputs: Mapping[str, Any], settings: Any, image: Image.Image, count: int) -> Layout | None:
+    """Return the layout of an image whose patches are averaged in squares, by their places [1, P, 2] (across, down), -1 for padding (Gemma 4)."""
+    columns, rows = (int(last) + 1 for last in outputs["image_position_ids"][0].amax(0))
+    merge = settings.pooling_kernel_size
+    if rows % merge or columns % merge or (rows // merge) * (columns // merge) != count:
+        return None
+    return _resized(image, settings.patch_size, rows, columns, merge)
+
+
+def _resized(image: Image.Image, side: int, rows: int, columns: int, merge: int) -> Layout:
+    """Return the layout of an image that is scaled to whole patches of `side` pixels, with a token for each square of `merge` x `merge` patches."""
+    scaled = image.convert("RGB").resize((columns * side, rows * side), resample=3)  # bicubic
+    view = View(np.asarray(scaled, np.uint8), rows // merge, columns // merge)
     return Layout((view,), tuple(_row_by_row(0, view)))
 
 
