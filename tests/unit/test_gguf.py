@@ -127,6 +127,7 @@ def test_weights_are_those_that_the_format_defines(tmp_path: Path) -> None:
     weights = {name: tensor.numpy() for name, tensor in headscope.load(tmp_path / "m").module.state_dict().items()}
     found, data = header.read(path), path.read_bytes()
     assert found.quantisation == "Q8_0, Q4_1, Q5_0"
+    assert header.read(path).tensors == header.read_whole(path).tensors
     for name, ours in (("token_embd.weight", "embed_tokens"), ("blk.1.ffn_down.weight", "layers.1.mlp.down_proj")):
         tensor = found.tensors[name]
         expected = []
@@ -160,9 +161,8 @@ def check(folder: Path, data: bytes) -> None:
     """Do everything with these bytes that is done before weights are read."""
     path = folder / "hostile.gguf"
     path.write_bytes(data)
-    found = header.read(path)
-    architecture.to_config(path, found)
-    tokenizer.to_files(found)
+    architecture.to_config(path, header.read(path))
+    tokenizer.to_files(header.read_whole(path))
 
 
 HOSTILE: dict[str, Callable[[bytes], bytes]] = {

@@ -37,7 +37,7 @@ def convert(path: Path, folder: Path) -> None:
     """
     if folder.is_dir():
         return
-    found = header.read(path)
+    found = header.read_whole(path)
     config, files = architecture.to_config(path, found), tokenizer.to_files(found)
     folder.parent.mkdir(parents=True, exist_ok=True)
     needed = sum(_bytes(tensor) for tensor in found.tensors.values())

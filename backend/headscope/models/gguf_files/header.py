@@ -23,6 +23,8 @@ STRING, ARRAY = 8, 9
 # Upper limits that no model reaches.
 LARGEST_HEADER = 100 * 1024 * 1024
 MOST_VALUES, MOST_TENSORS, MOST_AXES = 10_000, 100_000, 4
+# Longest list that is kept for every file.
+SHORT = 1_000
 DAMAGED = "The GGUF file is damaged or truncated. Download it again."
 
 
@@ -94,19 +96,37 @@ class Header:
 
 
 def read(path: Path) -> Header:
-    """Read the header of a GGUF file. Raises CorruptModel, or Unsupported for a version or type of tensors that Headscope does not read."""
+    """Read the header of a GGUF file without its long lists, such as the vocabulary: these take megabytes, and a server keeps the headers.
+
+    Raises CorruptModel, or Unsupported for a version or type of tensors that Headscope does not read.
+    """
+    return _read(path, _read_short)
+
+
+def read_whole(path: Path) -> Header:
+    """Read the header of a GGUF file with everything in it, with the same errors."""
+    return _read(path, lambda path, fingerprint: _read_file(path, fingerprint[0]))
+
+
+def _read(path: Path, reader: Callable[[Path, tuple[int, int, int]], Header]) -> Header:
     try:
         status = path.stat()
-        return _read_cached(path, (status.st_size, status.st_mtime_ns, status.st_ino))
+        return reader(path, (status.st_size, status.st_mtime_ns, status.st_ino))
     except OSError:
         raise CorruptModel("The GGUF file cannot be read. Check its permissions.") from None
 
 
 # A vocabulary takes a tenth of a second to read.
-@lru_cache(maxsize=32)
-def _read_cached(path: Path, fingerprint: tuple[int, int, int]) -> Header:
+@lru_cache(maxsize=256)
+def _read_short(path: Path, fingerprint: tuple[int, int, int]) -> Header:
+    whole = _read_file(path, fingerprint[0])
+    short = {name: value for name, value in whole.values.items() if not isinstance(value, list) or len(value) <= SHORT}
+    return Header(short, whole.tensors)
+
+
+def _read_file(path: Path, size: int) -> Header:
     with path.open("rb") as file:
-        return _Reader(file, fingerprint[0]).header()
+        return _Reader(file, size).header()
 
 
 class _Reader:
