@@ -55,13 +55,17 @@ def _class(model_type: str) -> Any:
     return getattr(transformers, names if isinstance(names, str) else names[0]) if names else model_class(model_type)
 
 
-def processor(model_type: str, own: Any) -> Any:
-    """The processor of a family at a small size."""
+def processor(
+    model_type: str, own: Any, images: dict[str, Any] | None = None, joined: dict[str, Any] | None = None
+) -> Any:
+    """The processor of a family, at a small size unless settings of its image processor and its own are given."""
     names = image_processing_auto.IMAGE_PROCESSOR_MAPPING_NAMES.get(model_type, {})
-    images = getattr(transformers, PIL.get(model_type) or names["pil"])(**IMAGES.get(model_type, {}))
+    sizes = IMAGES.get(model_type, {}) if images is None else images
+    image_processor = getattr(transformers, PIL.get(model_type) or names["pil"])(**sizes)
     cls = find_class(CLASSES.get(model_type, model_type))
-    parts = {"tokenizer": own, "image_processor": images}
-    return cls(**{part: parts.get(part) for part in cls.get_attributes()}, **PROCESSORS.get(model_type, {}))
+    parts = {"tokenizer": own, "image_processor": image_processor}
+    settings = PROCESSORS.get(model_type, {}) if joined is None else joined
+    return cls(**{part: parts.get(part) for part in cls.get_attributes()}, **settings)
 
 
 def _joined(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:

@@ -10,14 +10,19 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
+from transformers import CONFIG_MAPPING
 
 import headscope
 from headscope import Model
 from headscope.analysis.request import AnalysisRequest
 from headscope.capture import examine
 from headscope.errors import HeadscopeError, InvalidImage, InvalidRequest, ModelNotExact, Unsupported
+from headscope.models import image_layout, processors
 from headscope.models.generation import Generate
-from tests.sweep.pictured import build
+from tests.sweep.pictured import build, tokenizer
+from tests.sweep.pictured import processor as processor_of
+from tests.sweep.pictured_types import PATCHES
 
 TEXT = "Is it a cat?"
 
@@ -137,6 +142,57 @@ def test_a_number_of_tokens_that_is_no_grid_is_refused() -> None:
     processor.vision_feature_select_strategy = "full"
     with pytest.raises(Unsupported, match="rows and columns"):
         headscope.load(built.module, processor).encode(TEXT, image=picture(32, 32))
+
+
+CLIP = {"size": {"shortest_edge": 336}, "crop_size": {"height": 336, "width": 336}}
+STRATEGY = {"patch_size": 14, "vision_feature_select_strategy": "default", "num_additional_image_tokens": 1}
+# Settings of published checkpoints: of the image processor, the processor and the image tower; and rows and columns for an image of 333 x 777 pixels.
+PUBLISHED: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], list[tuple[int, int]]]] = {
+    "llava": (CLIP, STRATEGY, {}, [(24, 24)]),
+    "llava_next": (CLIP, STRATEGY, {}, [(56, 24), (24, 24)]),
+    "llava_onevision": (
+        {},
+        {"num_image_tokens": 729, "vision_feature_select_strategy": "full"},
+        {},
+        [(63, 27), (27, 27)],
+    ),
+    "qwen2_vl": ({}, {}, {}, [(28, 12)]),
+    "internvl": (
+        {"size": {"height": 448, "width": 448}, "crop_to_patches": True, "min_patches": 1, "max_patches": 12},
+        {},
+        {},
+        [(80, 32), (16, 16)],
+    ),
+    "idefics3": (
+        {"size": {"longest_edge": 1456}, "max_image_size": {"longest_edge": 364}},
+        {"image_seq_len": 169},
+        {"patch_size": 14, "image_size": 364},
+        [(52, 26), (13, 13)],
+    ),
+    "gemma3": (
+        {"size": {"height": 896, "width": 896}},
+        {},
+        {"patch_size": 14, "image_size": 896},
+        [(16, 16)],
+    ),
+}
+
+
+@pytest.mark.parametrize("family", PUBLISHED)
+def test_sizes_of_published_models(family: str) -> None:
+    """There are as many image tokens as rows and columns say, where sizes do not divide each other."""
+    images, joined, vision, expected = PUBLISHED[family]
+    own = tokenizer()
+    processor = processor_of(family, own, images, joined)
+    config = CONFIG_MAPPING[family](vision_config=vision) if vision else CONFIG_MAPPING[family]()
+    image = Image.fromarray(picture(333, 777))
+    call = processors.for_one_call(processor)
+    found = call(images=[image], text=[processor.image_token], return_tensors="pt")
+    count = found["input_ids"][0].tolist().count(own.convert_tokens_to_ids(PATCHES.get(family, "<image>")))
+    layout = image_layout.find({**found, **call.image_outputs}, processor, config, image, count)
+    assert layout is not None
+    assert len(layout.cells) == count
+    assert [(view.rows, view.columns) for view in layout.views] == expected
 
 
 def test_tiles_are_bounded() -> None:

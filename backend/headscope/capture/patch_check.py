@@ -35,7 +35,7 @@ def check_patches(model: Model, sites: AttentionSites) -> None:
     block = sites.all[0].block
     if block is None:
         raise ModelNotExact(UNKNOWN)
-    picture = noise(64, 96)
+    picture = noise(64, 128)  # wide, so that rows and columns of tiles cannot be confused
     width, height = _extent(model.encode("?", image=picture).tokens)
     picture = noise(height, width)  # as large as the model sees it, so that no pixels are mixed
     with torch.inference_mode(), attending_with("eager", model.module), _without_layers(model.module, block):
