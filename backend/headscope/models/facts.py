@@ -241,7 +241,7 @@ def _reject(config: Mapping[str, Any], family: str, whole: str) -> None:
         raise Unsupported("This model takes audio. Headscope supports models that take text or images.")
     if family in IMAGES:
         raise Unsupported(
-            "This image model does not attend from patch to patch: it uses windows or stages, or has no attention. "
+            "This image model does not attend from patch to patch alone: it uses windows, stages, overlapping patches or further tokens, or has no attention. "
             "Headscope supports ViT, DeiT, BEiT, DINOv2, DINOv3, and the image towers of CLIP and SigLIP."
         )
     if whole in READERS and config.get("is_encoder_decoder"):
