@@ -110,6 +110,15 @@ def test_pattern_shares_are_counted(study: Any, one_by_one: list[Any], lens: str
     assert [row["maps"] for row in by_layer] == [(kinds[:, 3] == number).sum() for number in range(6)]
 
 
+def test_equal_bars_are_explained(study: Any, minilm: headscope.Model) -> None:
+    """Inputs shorter than the width of a head have no null space to remove; one of these is longer."""
+    short = headscope.study(minilm, ["The cat sat.", "It rained all day."], figures=("pattern-shares",))
+    sentence = short.figure("pattern-shares").layout.meta["sentence"]
+    assert sentence.endswith("no more tokens than the 32 dimensions of a head, both maps are usually the same.")
+    assert "equal bars" not in study.figure("pattern-shares").layout.meta["sentence"]
+    assert "equal bars" not in short.figure("pattern-shares", by="layer").layout.meta["sentence"]
+
+
 def test_token_types_are_means_over_inputs_that_have_the_type(study: Any, one_by_one: list[Any]) -> None:
     """The largest weight from [CLS] to a word of that part of speech, in the last layer."""
     expected = {}

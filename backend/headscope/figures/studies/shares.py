@@ -37,6 +37,8 @@ class StackedBar:
     """Classes of some maps: inputs times heads by class, [classes], and the same in every bootstrap replicate [B, classes]."""
 
     name: str
+    lens: str
+    variant: int
     layer: int | None
     counts: Array
     replicates: Array
@@ -68,9 +70,26 @@ def draw_pattern_shares(study: StudySummary, params: PatternSharesParams, palett
             barmode="stack",
             legend=ABOVE,
         ),
-        f"Shares of maps by pattern. {'; '.join(words)}.",
+        f"Shares of maps by pattern. {'; '.join(words)}.{_explain_equal(study, bars)}",
         (params.by, "class", "maps", "share", "low", "high"),
         [row for bar in bars for row in _rows(bar)],
+    )
+
+
+def _explain_equal(study: StudySummary, bars: list[StackedBar]) -> str:
+    """Return why weights and effective attention have equal bars, if they do."""
+    weights = {bar.variant: bar.counts for bar in bars if bar.lens == "weights"}
+    equal = [
+        bar.variant
+        for bar in bars
+        if bar.lens == "effective" and bar.layer is None and np.array_equal(bar.counts, weights.get(bar.variant))
+    ]
+    if not equal:
+        return ""
+    width = study.variant(equal[0])["head_width"]
+    return (
+        " Weights and effective attention have equal bars: "
+        f"of an input with no more tokens than the {width} dimensions of a head, both maps are usually the same."
     )
 
 
@@ -111,7 +130,7 @@ def _bar(study: StudySummary, name: str, variant: int, lens: str, layer: int | N
     if layer is not None:
         at = study.variants[variant]["layers"].index(layer)
         counts, replicates = counts[at : at + 1], replicates[:, at : at + 1]
-    return StackedBar(name, layer, counts.sum((0, 1)), replicates.sum(1))
+    return StackedBar(name, lens, variant, layer, counts.sum((0, 1)), replicates.sum(1))
 
 
 def _rows(bar: StackedBar) -> list[list[Cell]]:
