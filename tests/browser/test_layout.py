@@ -25,7 +25,7 @@ APART = """() => [...document.querySelectorAll('[aria-label^="What is "]')].filt
   return Math.abs(end.top + end.bottom - place.top - place.bottom) > 16
 }).map((mark) => mark.closest('p').textContent)"""
 
-# Words that the right edge of an element cuts.
+# Words that an edge of an element cuts; those of lines below it are left out.
 CUT = """(field) => {
   const edge = field.getBoundingClientRect()
   const words = document.createTreeWalker(field, NodeFilter.SHOW_TEXT)
@@ -33,8 +33,8 @@ CUT = """(field) => {
   while (words.nextNode()) {
     const range = document.createRange()
     range.selectNodeContents(words.currentNode)
-    for (const { top, left, right } of range.getClientRects())
-      if (top < edge.bottom && left < edge.right && right > edge.right + 1) cut.push(words.currentNode.data)
+    for (const { top, left, right, bottom } of range.getClientRects())
+      if (top < edge.bottom - 1 && left < edge.right && (right > edge.right + 1 || bottom > edge.bottom + 2)) cut.push(words.currentNode.data)
   }
   return cut
 }"""
@@ -139,6 +139,38 @@ def test_only_the_figure(visit: Visit) -> None:
     expect(others[0]).to_be_hidden()
     visit.page.keyboard.press(".")
     expect(others[0]).to_be_visible()
+
+
+def test_no_sentence_is_cut(visit: Visit) -> None:
+    """The caption of the tokens, which graph is on screen, and what a number in the readout is."""
+    visit.open(address(text=text_of(52)))
+    visit.page.set_viewport_size({"width": 1366, "height": 768})
+    captions, splitter = visit.page.locator(".captions"), visit.page.get_by_role("separator")
+    hint = captions.get_by_text("point at one for its own")
+    expect(hint).to_be_in_viewport(ratio=1)
+    for _ in range(10):
+        splitter.press("ArrowLeft")
+        assert captions.evaluate(CUT) == []
+    expect(captions).to_have_attribute("title", re.compile("to each · point at one for its own$"))
+    splitter.dblclick()
+    visit.page.get_by_role("radio", name="side by side", exact=True).check()
+    visit.page.get_by_role("radio", name="both", exact=True).check()
+    readout = visit.page.locator("p.readout")
+    for width, height in ((1440, 900), (1366, 768), (1150, 800)):
+        resize(visit, width, height)
+        part = visit.page.get_by_text(re.compile(r"^Tokens \d+ to \d+ of 52")).last
+        line, end = box(part), box(readout)
+        assert line["y"] + line["height"] <= end["y"] or line["y"] >= end["y"] + end["height"], (width, line, end)
+        assert line["y"] + line["height"] <= box(visit.page.get_by_role("region", name="Statistics"))["y"]
+        place = box(visit.page.get_by_role("application", name=re.compile("^Cells of ")).first)
+        mouse = visit.page.mouse
+        mouse.move(place["x"] + 0.4 * place["width"], place["y"] + 0.4 * place["height"])
+        mouse.down()
+        mouse.move(place["x"] + 0.6 * place["width"], place["y"] + 0.6 * place["height"], steps=4)
+        mouse.up()
+        expect(readout).to_contain_text("averaged over queries")
+        assert readout.evaluate("({ scrollHeight, clientHeight }) => scrollHeight <= clientHeight"), width
+        visit.page.keyboard.press("Escape")
 
 
 def test_an_explanation_opens_in_view(visit: Visit) -> None:
