@@ -174,7 +174,7 @@ ASKED = [
     ),
     (
         "only [SEP]",
-        "How much is “only”",
+        "What share counts as “only”",
         [
             "special_tokens.separator >= 0.9",
             "special_tokens.separator >= 0.5",
@@ -183,7 +183,7 @@ ASKED = [
     ),
     (
         "heads in layer 3 that look at nothing but [SEP]",
-        "How much is “only”",
+        "What share counts as “only”",
         [
             "layer = 3 and special_tokens.separator >= 0.9",
             "layer = 3 and special_tokens.separator >= 0.5",
@@ -192,7 +192,7 @@ ASKED = [
     ),
     (
         "heads that attend to [SEP] alone",
-        "How much is “only”",
+        "What share counts as “only”",
         [
             "special_tokens.separator >= 0.9",
             "special_tokens.separator >= 0.5",

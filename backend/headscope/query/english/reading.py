@@ -172,7 +172,7 @@ class SentenceReader:
             span = min(only.start(), topic.span[0]), max(only.end(), topic.span[1])
             shares = {f"at least {share} %": f"{name} >= {share}%" for share in (90, 50)}
             raise self.s.ask(
-                "How much is “only”? Give a share, or rank the heads.",
+                "What share counts as “only”? Choose one, or rank the heads.",
                 span,
                 {**shares, "rank the heads": f"most {name}"},
             )

@@ -158,9 +158,9 @@ export function curlRefusal({ analysis, lens, head }: SnippetSide, fold?: Fold):
   if (head.among) return 'No curl command: the REST interface returns single heads, not a mean or maximum of several.'
   if (fold?.unit !== 'sentences') return ''
   if (fold.sides[0].some((axis) => groupRanges(axis) === undefined))
-    return 'No curl command: the REST interface merges adjacent tokens only, and a sink is left out within a sentence.'
+    return 'No curl command: a sink inside a sentence is left out, and the REST interface merges adjacent tokens only.'
   if ((analysis.maps[lens]?.undefined?.[head.layer]?.[head.head] ?? 0) > 0)
-    return 'No curl command: over REST, a sentence in which one query has no reading has none.'
+    return 'No curl command: over REST, a sentence has no value if one of its queries has no reading.'
   return ''
 }
 
