@@ -82,7 +82,9 @@ def _explain_equal(study: StudySummary, bars: list[StackedBar]) -> str:
     equal = [
         bar.variant
         for bar in bars
-        if bar.lens == "effective" and bar.layer is None and np.array_equal(bar.counts, weights.get(bar.variant))
+        if (bar.lens, bar.layer) == ("effective", None)
+        and bar.variant in weights
+        and np.array_equal(bar.counts, weights[bar.variant])
     ]
     if not equal:
         return ""
