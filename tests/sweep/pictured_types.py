@@ -65,15 +65,19 @@ IMAGES: dict[str, dict[str, Any]] = {
     **each("gemma3", SQUARE),
     **each("janus deepseek_vl", SQUARE | {"min_size": 8}),
     **each("internvl aya_vision", SQUARE | {"crop_to_patches": True, "min_patches": 1, "max_patches": 4}),
-    **each("idefics3 smolvlm", {"size": {"longest_edge": 2 * SIDE}, "max_image_size": {"longest_edge": SIDE}}),
+    **each(
+        "idefics3 smolvlm modernvbert ultravbert",
+        {"size": {"longest_edge": 2 * SIDE}, "max_image_size": {"longest_edge": SIDE}},
+    ),
     "ovis2": SQUARE | {"crop_to_patches": True, "min_patches": 1, "max_patches": 4},
     "lighton_ocr": {"size": {"longest_edge": 64}, "patch_size": {"height": 2 * PATCH, "width": 2 * PATCH}},
     **each("mistral3 mistral_large4", {"size": {"longest_edge": 64}, "patch_size": {"height": PATCH, "width": PATCH}}),
 }
-# Two of them are refused: their tokens are learned queries, or summaries of patches.
+# Three of these are refused: their tokens are learned queries, or convolutions mix the patches.
 IMAGES |= {
     "idefics2": {"size": {"shortest_edge": 16, "longest_edge": SIDE}, "do_image_splitting": False},
     "deepseek_ocr2": SQUARE | {"tile_size": SIDE},
+    "deepseek_vl_hybrid": SQUARE | {"min_size": 8, "high_res_size": {"height": 2 * SIDE, "width": 2 * SIDE}},
     "glm5_next": MERGED,
 }
 PROCESSORS: dict[str, dict[str, Any]] = {
@@ -81,17 +85,19 @@ PROCESSORS: dict[str, dict[str, Any]] = {
     "llava_onevision": {"num_image_tokens": 16, "vision_feature_select_strategy": "full"},
     "gemma3": {"image_seq_length": 4},
     "internvl": {"image_seq_length": 4},
-    **each("idefics3 smolvlm", {"image_seq_len": 4}),
+    **each("idefics3 smolvlm modernvbert ultravbert", {"image_seq_len": 4}),
     "ovis2": {"image_seq_length": 16},
     "aya_vision": {"patch_size": PATCH * 2, "img_size": SIDE, "downsample_factor": 1},
     **each("mistral3 lighton_ocr mistral_large4", {"patch_size": PATCH, "spatial_merge_size": 2}),
-    **each("janus deepseek_vl", {"num_image_tokens": 16}),
+    **each("janus deepseek_vl deepseek_vl_hybrid", {"num_image_tokens": 16}),
 }
 CONFIGS: dict[str, dict[str, Any]] = {
     **each("llava_next llava_next_video llava_onevision", {"image_grid_pinpoints": PINPOINTS}),
     "gemma3": {"mm_tokens_per_image": 4},
     "internvl": {"vision_config": {"image_size": [SIDE, SIDE], "patch_size": [PATCH, PATCH]}},
     "gemma4": {"vision_config": SMALL_GEMMA4},
+    "deepseek_vl_hybrid": {"high_res_vision_config": {"image_size": 2 * SIDE, "global_attn_indexes": [1]}},
+    **each("modernvbert ultravbert", {"pixel_shuffle_factor": 2}),
     "vipllava": {"vision_feature_layers": [-1, -2]},
     **each("qwen2_5_vl exaone4_5 hyperclovax_vision_v2", {"vision_config": {"window_size": 32}}),
 }
@@ -107,6 +113,7 @@ PIL: dict[str, str] = {
     "qwen3_vl_moe": "Qwen2VLImageProcessorPil",
     "glm4v_moe": "Glm4vImageProcessorPil",
     "glm_ocr": "Glm46VImageProcessorPil",
+    **each("modernvbert ultravbert", "Idefics3ImageProcessorPil"),
 }
 CLASSES: dict[str, str] = {"glm_ocr": "glm46v"}
 # Attributes of the tokenizer that differ.

@@ -24,7 +24,7 @@ export class Chosen {
   )
   /** Before the models are known, as if it read texts. */
   readonly kind: ModelKind = $derived.by(() => this.card?.kind ?? 'encoder')
-  readonly reads: Reads = $derived.by(() => (this.card?.images ? 'both' : this.kind))
+  readonly reads: Reads = $derived.by(() => (this.card?.images && this.kind === 'decoder' ? 'both' : this.kind))
   /** The mechanism that the model was trained with, and the one in use. */
   readonly own: Method = $derived.by(() => this.ownOf(this.model))
   readonly mechanism: Method = $derived.by(() =>
