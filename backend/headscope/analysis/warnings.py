@@ -27,7 +27,7 @@ def find_warnings(
     if quantisation is not None:
         yield ResultWarning(
             "dequantised",
-            f"The model's weights were dequantised from {quantisation}, so they differ from those it was trained with.",
+            f"The model's weights were dequantised from {quantisation}, so they differ a little from the original ones.",
         )
     chosen = result.request.mechanism.model_dump()
     if trained["name"] != "softmax" and chosen != trained:
