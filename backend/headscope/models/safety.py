@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import struct
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,7 @@ LARGEST_HEADER = 100 * 1024 * 1024
 
 # Types of 16 bits in the headers of safetensors files.
 NARROW = {"BF16": "bfloat16", "F16": "float16"}
+FLOATING = re.compile(r"B?F(\d+)")  # and how many bits they have
 
 
 def check(folder: Path) -> dict[str, Any]:
@@ -146,11 +148,22 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def count_weights(path: Path) -> int:
-    """Return the number of floating-point numbers in a safetensors file. Raises CorruptModel or OSError."""
+    """Return the number of floating-point weights in a safetensors file. Raises CorruptModel."""
     try:
-        return sum(math.prod(one["shape"]) for one in _read_header(path) if str(one["dtype"]).startswith(("F", "BF")))
-    except (KeyError, TypeError):
+        return sum(_count(tensor) for tensor in _read_header(path))
+    except (KeyError, TypeError, ValueError):
         raise CorruptModel("A weight file of the model is damaged.") from None
+
+
+def _count(tensor: dict[str, Any]) -> int:
+    """Return how many floating-point numbers a tensor has. Raises ValueError if its shape does not fit its bytes."""
+    floating = FLOATING.match(str(tensor["dtype"]))
+    if floating is None:
+        return 0
+    (start, end), numbers = tensor["data_offsets"], int(math.prod(tensor["shape"]))
+    if numbers * int(floating[1]) != 8 * (end - start):
+        raise ValueError
+    return numbers
 
 
 def stored_dtype(folder: Path) -> str:
