@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +64,7 @@ class Given:
     kind: Kind = "self"
     text: str | None = "a"
     text_pair: str | None = None
+    messages: Any = None
     token_ids: list[int] | None = None
     target_ids: list[int] | None = None
     image: Any = None
@@ -110,3 +111,16 @@ def test_errors_say_what_and_why() -> None:
     """The method's title, then the reason."""
     with pytest.raises(HeadscopeError, match=r"^Rollout is not available for this model. In cross-attention"):
         check_capabilities([LENSES["rollout"]], support.CROSS)
+
+
+def test_images_beside_texts() -> None:
+    """What the table says of a family is known before its model is loaded; families that it does not have are examined when they are."""
+    llama = Facts("llama", "decoder", 2, 4, 8, None)
+    for family, reads in (("llava", True), ("newer_than_the_table", True), ("idefics2", False), ("", False)):
+        assert support.reads_both(replace(llama, image_text=family)) == reads
+        if family and not reads:
+            with pytest.raises(Unsupported, match="no rows and columns of patches"):
+                support.check_input(replace(llama, image_text=family), Given(image=b""))
+    support.check_input(replace(llama, image_text="llava"), Given(image=b""))
+    with pytest.raises(InvalidRequest, match="Give a text too"):
+        support.check_input(replace(llama, image_text="llava"), Given(image=b"", text=None))
