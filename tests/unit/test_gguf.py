@@ -121,7 +121,7 @@ def test_converted_models_compute_what_the_files_say(
 
 
 def test_weights_are_those_that_the_format_defines(tmp_path: Path) -> None:
-    """Blocks of Q4_1 and Q8_0, decoded number by number; what is not quantised keeps its bytes."""
+    """Blocks of Q4_1 and Q8_0, decoded number by number; other tensors keep their bytes."""
     path = write(tmp_path / "m.gguf", types=QUANTISED)
     convert.convert(path, tmp_path / "m")
     weights = {name: tensor.numpy() for name, tensor in headscope.load(tmp_path / "m").module.state_dict().items()}

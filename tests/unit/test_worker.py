@@ -140,7 +140,7 @@ def test_a_writer_begins_anew(desk: Desk) -> None:
 
 
 def test_a_model_stays_in_the_type_of_its_files(desk: Desk, models: Path) -> None:
-    """Jobs in bfloat16 load weights that are stored in it without widening them; jobs in float32 load them anew, widened."""
+    """Jobs in bfloat16 load weights that are stored in it without widening them; jobs in float32 load them again, widened."""
     folder = desk.settings.home / "models" / "narrow"
     transformers.AutoModel.from_pretrained(models / "bert", dtype=torch.bfloat16).save_pretrained(folder)
     asked = {"model": "narrow", "token_ids": [2, 5, 6, 3], "lenses": ["weights"], "measures": []}

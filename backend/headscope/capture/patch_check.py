@@ -30,7 +30,7 @@ Picture = np.ndarray[Any, Any]
 def check_patches(model: Model, sites: AttentionSites) -> None:
     """Invert the pixels of some patches and verify that they reach the language model as the tokens that the boxes say. Raises ModelNotExact.
 
-    The layers of the image tower pass their input on meanwhile, because their attention would carry a change to every token.
+    The layers of the image tower pass their input on while this is checked, because their attention would carry a change to every token.
     """
     block = sites.all[0].block
     if block is None:

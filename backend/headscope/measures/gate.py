@@ -18,7 +18,7 @@ CLOSED = 0.1
 
 
 class GateParams(Params):
-    """What is told of a gate of several numbers."""
+    """How the numbers of a gate are summarised."""
 
     of: Literal["size", "closed"] = Field(
         default="size",

@@ -59,7 +59,7 @@ export class Maps {
     for (const [key, map] of former.#thumbnails) if (passes(key)) this.#thumbnails.set(key, map)
   }
 
-  /** Views read something else instead at once, and whatever was to be read of it has been by the time that is painted. */
+  /** Views stop reading the map at once; it is freed after the next paint, when nothing can still be reading it. */
   #release(map: Matrix): void {
     this.#arrivals += 1
     if (!shared.has(map)) afterPaint(() => releaseMatrix(map))

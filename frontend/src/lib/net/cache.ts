@@ -3,7 +3,7 @@ export class Cache<T> {
   #entries = new Map<string, Promise<T>>()
   #settled = new Map<string, T>()
 
-  /** Holds `capacity` answers, and more while their total size is at most `most`. `evicted` is called with each that it lets go. */
+  /** Holds `capacity` answers, and more while their total size is at most `most`. `evicted` is called with each answer that is removed. */
   constructor(
     private readonly capacity: number,
     private readonly most = 0,

@@ -83,7 +83,7 @@ export const survivalSentence = (share: number) =>
 export const entropySentence = (nats: number, tokens: number) =>
   `Entropy ${short(nats)} nats: a query spreads over ${plurality(Math.exp(nats), tokens)}.`
 
-/** From a hundred on to the whole token, so that no more than all are said. */
+/** Rounded to whole tokens from a hundred on: three digits could exceed the number of tokens. */
 const plurality = (count: number, tokens: number) =>
   `about ${count < 1.05 ? 1 : count < 100 ? short(count) : Math.round(count)} of ${tokens} tokens`
 
