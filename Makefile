@@ -120,11 +120,16 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.tools: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(PIP) uv "$(NODE)" "$(TORCH)"
+	$(PIP) uv "$(NODE)"
+	@touch $@
+
+# While the page is built.
+$(VENV)/.torch: pyproject.toml constraints.txt | $(VENV)/.tools
+	$(PIP) "$(TORCH)"
 	@touch $@
 
 # Where Python may not write bytecode, every process would compile the package anew: 0.3 s of each server's start.
-$(VENV)/.serve: pyproject.toml constraints.txt hatch_build.py | $(VENV)/.tools
+$(VENV)/.serve: pyproject.toml constraints.txt hatch_build.py | $(VENV)/.torch
 	$(UV) --editable . || $(PIP) --editable .
 	$(BIN)/python -m compileall -q backend
 	@touch $@
