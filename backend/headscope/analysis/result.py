@@ -11,15 +11,15 @@ from pydantic import TypeAdapter
 
 from ..core.arrays import Array
 from ..core.attention import Kind, ResultWarning
-from ..core.tokens import Token
+from ..core.tokens import TOKENS, Token
 from ..models.tokens import Grid
 from .request import AnalysisRequest
 
 Shape = tuple[int, int, int, int]
 # Prefix of an array's flat name -> the field of Result that holds it.
 GROUPS = {"tile": "tiles", "measure": "measures", "note": "notes"}
-# Parsers of the parts of a document.
-TOKENS, GRID = TypeAdapter(list[Token]), TypeAdapter[Grid | None](Grid | None)
+# Parser of a part of a document.
+GRID = TypeAdapter[Grid | None](Grid | None)
 
 
 class MapSink(Protocol):
@@ -85,8 +85,8 @@ class Result:
         return {
             "request": self.request.record,
             "kind": self.kind,
-            "tokens": [asdict(token) for token in self.tokens],
-            "key_tokens": None if same else [asdict(token) for token in self.key_tokens],
+            "tokens": TOKENS.dump_python(self.tokens),
+            "key_tokens": None if same else TOKENS.dump_python(self.key_tokens),
             "full_text": self.full_text,
             "target_text": self.target_text,
             "generated": self.generated,

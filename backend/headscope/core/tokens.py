@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
+from pydantic import TypeAdapter
+
 from .lazy import Tensor, torch
 
 TokenKind = Literal["special", "punct", "word", "subword", "image"]
@@ -32,6 +34,10 @@ class Token:
     label: str | None = None
     box: tuple[int, int, int, int] | None = None
     role: str | None = None
+
+
+# Reads tokens from a JSON document, and writes them into one: dataclasses.asdict would take 20 ms for two thousand.
+TOKENS = TypeAdapter(list[Token])
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...analysis.request import AnalysisRequest
-from ...core.tokens import Token
+from ...core.tokens import TOKENS
 from ...core.words import word_groups
 from ...jobs import Job
 from ...lenses import LENSES
@@ -117,7 +117,7 @@ def to_problem(job: Job) -> Problem | None:
 
 def _words(tokens: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the token indices and the text of each word."""
-    counts, texts = word_groups([Token(**token) for token in tokens])
+    counts, texts = word_groups(TOKENS.validate_python(tokens))
     words, start = [], 0
     for count, text in zip(counts, texts, strict=True):
         words.append({"tokens": list(range(start, start + count)), "text": text})

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from fastapi import Query
 
 from ...core.arrays import Array
-from ...core.tokens import Token
+from ...core.tokens import TOKENS
 from ...core.words import group, word_groups
 from ...errors import InvalidRequest
 
@@ -56,7 +56,7 @@ def parse_grouping(document: dict[str, Any], by: str, groups: str | None, key_gr
 
 
 def _word_sizes(tokens: Sequence[dict[str, Any]]) -> list[int]:
-    return word_groups([Token(**token) for token in tokens])[0]
+    return word_groups(TOKENS.validate_python(tokens))[0]
 
 
 def _parse_groups(text: str, count: int, pointer: str) -> list[int]:

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query
 
 from ...core.alignment import Alignment, align, check_enough, select_aligned
 from ...core.arrays import Array
-from ...core.tokens import Token
+from ...core.tokens import TOKENS, Token
 from ...errors import InvalidRequest
 from ...lenses import LENSES
 from ...measures.compare import COMPARISONS
@@ -145,7 +145,7 @@ def _align(first: dict[str, Any], other: dict[str, Any]) -> tuple[Alignment, Ali
 
 
 def _tokens_of(document: dict[str, Any], side: str) -> list[Token]:
-    return [Token(**token) for token in document[side] or document["tokens"]]
+    return TOKENS.validate_python(document[side] or document["tokens"])
 
 
 def _by(*alignments: Alignment) -> By:

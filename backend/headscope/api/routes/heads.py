@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from ...core.tokens import Token
+from ...core.tokens import TOKENS
 from ...query import SearchSpace, SentenceContext, existing_heads, find, known_phrases, understand
 from ...query.grammar import MAX_CHARACTERS
 from ...store import Stored
@@ -84,9 +84,6 @@ def search_space_of(stored: Stored, lens: str) -> SearchSpace:
 
 def context_of(document: dict[str, Any], pinned: Sequence[int] = ()) -> SentenceContext:
     """Return the layers, heads and tokens of an analysis that sentences refer to."""
-    tokens, keys = (
-        [Token(**{**token, "box": None}) for token in document[side] or document["tokens"]]
-        for side in ("tokens", "key_tokens")
-    )
+    tokens, keys = (TOKENS.validate_python(document[side] or document["tokens"]) for side in ("tokens", "key_tokens"))
     known = [number for number in pinned if number < len(tokens)]
     return SentenceContext(document["layers"], document["heads"], tokens, keys, known)
