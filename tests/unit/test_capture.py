@@ -7,7 +7,14 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
+from transformers import (
+    GraniteSWAConfig,
+    GraniteSWAForCausalLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+)
 
 import headscope
 from headscope import Model
@@ -108,6 +115,31 @@ def test_sliding_window_is_seen(ids: Ids) -> None:
     assert not a.maps["weights"][..., outside].any()
     assert not a.maps["effective"][..., outside].any()
     assert a.keys.max() == 5
+
+
+def test_a_sink_that_takes_its_share_off_the_outputs(ids: Ids) -> None:
+    """The map is what multiplies the values, though the model returns weights before the sink has taken its share."""
+    torch.manual_seed(0)
+    shape = {"vocab_size": 200, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+    module = GraniteSWAForCausalLM(GraniteSWAConfig(**shape, num_key_value_heads=2, intermediate_size=64))
+    for layer in module.model.layers:
+        torch.nn.init.normal_(layer.self_attn.sinks)
+    model, reached = headscope.load(module), list[np.ndarray]()
+    a = headscope.analyze(model, token_ids=ids(12), lenses=("weights",))
+    inputs = model.inputs(model.encode(token_ids=ids(12)))
+    hooks = [
+        layer.self_attn.o_proj.register_forward_pre_hook(lambda part, args: reached.append(args[0][0].numpy()))
+        for layer in module.model.layers
+    ]
+    theirs = eager(model, inputs).attentions
+    for hook in hooks:
+        hook.remove()
+    for layer, (expected, V) in enumerate(zip(theirs, values_of(model, inputs), strict=True)):
+        ours = a.maps["weights"][layer]
+        assert (ours.sum(-1) < 0.95).any()
+        np.testing.assert_allclose(ours / ours.sum(-1, keepdims=True), expected[0].numpy(), atol=1e-5)
+        np.testing.assert_allclose((ours @ V).transpose(1, 0, 2).reshape(12, -1), reached[layer], atol=1e-5)
+    assert "sink" in [warning.code for warning in a.warnings]
 
 
 def test_blocks_of_heads_change_nothing(tiny: Model, ids: Ids, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, permutations
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -128,6 +128,24 @@ def _captured(model: Model, encoded: Encoded, theirs: Any, expected: dict[Kind, 
     return _replayable(model, encoded, AttentionSites(tuple(sites), captured=True))
 
 
+def _agrees(call: AttentionCall, ours: Tensor, theirs: Tensor, limit: float) -> bool:
+    """Return whether the captured weights [H, Q, K] are those that the model returned. Some models take the share of a learned sink off the output only."""
+    return is_close(ours, theirs, limit) or (
+        call.sink is not None and is_close(ours / ours.sum(-1, keepdim=True), theirs, limit)
+    )
+
+
+def _difference(index: int, ours: Tensor, before: Tensor | None, left: dict[Kind, list[Tensor]], limit: float) -> str:
+    """Return why captured weights are none of those that the model returned; `before` are those of an earlier call of the same module, `left` those to come."""
+    if before is not None and is_close(ours, before, limit):
+        return "Its layers attend twice with the same weights, each time to half of the values, which Headscope does not support."
+    ahead = [maps[0][0] for maps in left.values() if maps]
+    joined = (torch.cat([one, other], -1) for one, other in permutations(ahead, 2) if one.shape[:2] == other.shape[:2])
+    if any(is_close(ours, one, limit) for one in joined):
+        return "Its decoder attends to its own tokens and to the encoder's at once, with weights that sum to 1 over both, which Headscope does not support."
+    return f"The weights captured in attention call {index} differ from those that the model itself returns."
+
+
 def _matched(
     model: Model, encoded: Encoded, trace: Trace, weights: list[Tensor], expected: dict[Kind, list[Tensor]]
 ) -> list[Site]:
@@ -136,13 +154,12 @@ def _matched(
     lists = {name for name, part in model.module.named_modules() if isinstance(part, torch.nn.ModuleList)}
     left = {kind: list(maps) for kind, maps in expected.items()}
     limit, sites = tolerance(model.module.dtype), list[Site]()
-    for event, ours in zip(trace.attention, weights, strict=True):
-        matching = (kind for kind, maps in left.items() if maps and is_close(ours, maps[0][0], limit))
+    for index, (event, ours) in enumerate(zip(trace.attention, weights, strict=True)):
+        matching = (kind for kind, maps in left.items() if maps and _agrees(event.call, ours, maps[0][0], limit))
         kind = next(matching, None)
         if kind is None:
-            raise ModelNotExact(
-                f"The weights captured in attention call {len(sites)} differ from those that the model itself returns."
-            )
+            same = index > 0 and trace.attention[index - 1].call.module is event.call.module
+            raise ModelNotExact(_difference(index, ours, weights[index - 1] if same else None, left, limit))
         left[kind].pop(0)
         event.kind = kind
         call, keys = event.call, event.call.masks[0].keys
