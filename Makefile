@@ -108,7 +108,7 @@ constraints:
 	"$$folder/bin/pip" install --quiet "$(NODE)" ".[test,lint,bench,proof]" && \
 	"$$folder/bin/pip" freeze --exclude headscope --exclude setuptools >"$$folder/freeze" && \
 	{ echo "# Versions that make installs; pyproject.toml has the ranges. Renew with: make constraints"; \
-	  grep -Ev '^(torch|triton|nvidia|cuda)' "$$folder/freeze"; } >constraints.txt
+	  grep -Ev '^(torch=|triton|nvidia|cuda)' "$$folder/freeze"; } >constraints.txt
 
 page: $(PAGE)
 

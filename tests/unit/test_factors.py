@@ -13,6 +13,7 @@ from headscope.capture.sites import split_projection
 from .conftest import TINY
 
 HEADS, WIDTH, MODEL_WIDTH = 4, 8, 24
+LIKE = torch.zeros(())  # on the device of everything here
 
 
 def projection(kind: str) -> torch.nn.Linear:
@@ -33,8 +34,8 @@ def projection(kind: str) -> torch.nn.Linear:
 def test_lengths_are_those_behind_the_projection(kind: str) -> None:
     """Of random vectors, and of those that the projection makes shortest; relative to the longest that vectors of that length can get."""
     module = projection(kind)
-    parts = split_projection(module, HEADS).detach().double()
-    found = projection_factors(module, HEADS).detach()
+    parts = split_projection(module, HEADS, LIKE).detach().double()
+    found = projection_factors(module, HEADS, LIKE).detach()
     left, sigma, _ = torch.linalg.svd(parts)
     shortest = left[:, :, -1:].mT
     vectors = torch.cat([torch.randn(HEADS, 50, WIDTH, dtype=torch.float64), shortest], dim=1)
@@ -46,21 +47,21 @@ def test_lengths_are_those_behind_the_projection(kind: str) -> None:
 def test_a_projection_narrower_than_the_heads() -> None:
     module = torch.nn.Linear(HEADS * WIDTH, 5)
     vectors = torch.randn(HEADS, 50, WIDTH, dtype=torch.float64)
-    expected = (vectors @ split_projection(module, HEADS).detach().double()).norm(dim=-1)
-    torch.testing.assert_close((vectors @ projection_factors(module, HEADS).detach()).norm(dim=-1), expected)
+    expected = (vectors @ split_projection(module, HEADS, LIKE).detach().double()).norm(dim=-1)
+    torch.testing.assert_close((vectors @ projection_factors(module, HEADS, LIKE).detach()).norm(dim=-1), expected)
 
 
 def test_remembered_until_the_weights_change() -> None:
     """The same tensor again; other ones after a change of a single weight, in place and unseen by autograd, or of the number format."""
     module = projection("random")
-    first = projection_factors(module, HEADS)
-    assert projection_factors(module, HEADS) is first
+    first = projection_factors(module, HEADS, LIKE)
+    assert projection_factors(module, HEADS, LIKE) is first
     module.weight.data[3, 5] += 0.01
-    second = projection_factors(module, HEADS)
+    second = projection_factors(module, HEADS, LIKE)
     assert not torch.equal(second, first)
     module.weight.data = module.weight.data.roll(WIDTH, dims=1)
-    torch.testing.assert_close(projection_factors(module, HEADS).abs(), second.roll(1, dims=0).abs())
-    assert projection_factors(module.to(torch.bfloat16), HEADS) is not second
+    torch.testing.assert_close(projection_factors(module, HEADS, LIKE).abs(), second.roll(1, dims=0).abs())
+    assert projection_factors(module.to(torch.bfloat16), HEADS, LIKE) is not second
 
 
 def test_norms_follow_a_model_that_is_changed_in_memory() -> None:

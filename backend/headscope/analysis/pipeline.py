@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from ..capture import INPUT_ERRORS, AttentionSites, ModelInput, Site, batches_exactly, capture_many, examine
 from ..core.arrays import Array
+from ..core.attention import ResultWarning
 from ..errors import OutOfMemory, Unsupported
 from ..mechanisms import MECHANISMS
 from ..mechanisms.base import PassContext
@@ -214,7 +215,7 @@ def _finish(
     seconds["total"] = sum(seconds[name] for name in ("forward", "lenses", "write"))
     return replace(
         result,
-        warnings=[*encoded.warnings, *find_warnings(result, one.recipe.missing, facts.mechanism, facts.quantisation)],
+        warnings=[*encoded.warnings, *_warnings(result, one.recipe, facts)],
         timing_ms={name: round(spent * 1e3, 1) for name, spent in seconds.items()},
         logits=logits,
         full_text=encoded.text,
@@ -222,6 +223,13 @@ def _finish(
         generated=encoded.generated,
         grid=encoded.grid,
         picture=encoded.picture,
+    )
+
+
+def _warnings(result: Result, recipe: _Recipe, facts: Facts) -> Iterator[ResultWarning]:
+    rounding = max(site.rounding for site in recipe.chosen)
+    return find_warnings(
+        result, recipe.missing, facts.mechanism, facts.quantisation, recipe.sites.quantised_by, rounding
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..core.arrays import Array
 from ..core.attention import ResultWarning
+from ..core.declarations import Declaration
 from ..lenses import LENSES
 from ..mechanisms import MECHANISMS
 from ..models.trained_mechanism import SOFTMAX
@@ -14,21 +15,25 @@ from .result import Result
 
 # Measures that treat special tokens differently, but are also correct without them.
 BY_KIND = ("frequency", "patterns", "sink")
+# Capabilities of methods that read the matrices of projections.
+MATRICES = {"projection", "bilinear"}
 
 
 def find_warnings(
-    result: Result, missing: dict[str, str], trained: Mapping[str, Any] = SOFTMAX, quantisation: str | None = None
+    result: Result,
+    missing: dict[str, str],
+    trained: Mapping[str, Any] = SOFTMAX,
+    quantisation: str | None = None,
+    quantised_by: str = "",
+    rounding: float = 0.0,
 ) -> Iterator[ResultWarning]:
     """Yield the warnings about a result: its mechanism, each requested lens (identical to the weights, dependent or ill-conditioned values, empty rows), and the weights.
 
     `trained` is the mechanism that the model was trained with. For a model trained with softmax, another mechanism is obviously a what-if and needs no warning.
-    `quantisation` has the types from which its weights were dequantised.
+    `quantisation` has the types from which its weights were dequantised, `quantised_by` the packages that compute with quantised weights, and `rounding` by how much
+    the outputs of its quantised projections differ from those of their matrices.
     """
-    if quantisation is not None:
-        yield ResultWarning(
-            "dequantised",
-            f"The model's weights were dequantised from {quantisation}, so they differ a little from the original ones.",
-        )
+    yield from _of_weights(result, quantisation, quantised_by, rounding)
     chosen = result.request.mechanism.model_dump()
     if trained["name"] != "softmax" and chosen != trained:
         same = "other parameters of " if chosen["name"] == trained["name"] else ""
@@ -63,6 +68,35 @@ def find_warnings(
         yield ResultWarning(
             "fewer-heads", "Some layers have fewer heads than others; the heads that do not exist are left empty."
         )
+
+
+def _of_weights(
+    result: Result, quantisation: str | None, quantised_by: str, rounding: float
+) -> Iterator[ResultWarning]:
+    """Yield the warnings about weights that are, or were, quantised."""
+    if quantisation is not None:
+        yield ResultWarning(
+            "dequantised",
+            f"The model's weights were dequantised from {quantisation}, so they differ a little from the original ones.",
+        )
+    if quantised_by:
+        yield ResultWarning(
+            "quantised",
+            f"The model's weights are quantised ({quantised_by}), so this is the attention of the quantised model, which differs from that of the original.",
+        )
+    reading = [method.title for method in result.request.methods if _reads_matrices(method)]
+    if rounding and reading:
+        yield ResultWarning(
+            "rounded-projection",
+            "The model's quantised layers round what they compute with. The matrices of its projections, which methods read instead, give the same outputs "
+            f"to within {100 * rounding:.2g} % of the largest number. This concerns: {', '.join(reading)}.",
+        )
+
+
+def _reads_matrices(method: Declaration) -> bool:
+    """Return whether a method, or a lens that it reads, needs the matrix of a projection."""
+    reads = [LENSES[name].needs for name in getattr(method, "reads", ())]
+    return bool(MATRICES & {need for listed in (method.needs, *reads) for need in listed})
 
 
 def _of_projection(lens: str, notes: dict[str, Array], result: Result) -> Iterator[ResultWarning]:

@@ -26,6 +26,9 @@ from .recording import CaptureSpec
 from .sites import AttentionSites, Site
 from .trace import Trace, block_of, trace_modules
 
+# Largest difference for quantised models: four roundings of bfloat16, in which most of them compute.
+QUANTISED_TOLERANCE = 2**-6
+
 # Model -> dtype, and whether with an image -> the module's structure when it was examined, and the result.
 _known: WeakKeyDictionary[Model, dict[tuple[str, bool], tuple[Any, AttentionSites]]] = WeakKeyDictionary()
 
@@ -35,8 +38,8 @@ def examine(model: Model, dtype: str = "float32", pictured: bool = False) -> Att
 
     `pictured` verifies a vision-language model on an image and a text, where its masks may differ.
 
-    Captured weights and the model's outputs equal those of its eager attention within `tolerance`. Otherwise only the weights that eager attention
-    returns are offered. Raises ModelNotExact if there are none.
+    Captured weights and the model's outputs equal those of its eager attention within `tolerance`, those of a quantised model within QUANTISED_TOLERANCE. Otherwise
+    only the weights that eager attention returns are offered. Raises ModelNotExact if there are none.
     """
     with model.lock:
         known, key = _known.setdefault(model, {}), (dtype, pictured)
@@ -45,6 +48,7 @@ def examine(model: Model, dtype: str = "float32", pictured: bool = False) -> Att
                 sites = _examine(model, pictured)
                 if pictured:
                     check_patches(model, sites)
+            sites = replace(sites, quantised_by=model.quantised_by)
             # Not earlier: transformers adds hooks of its own the first time that a model returns its attention.
             known[key] = _structure(model.module), sites
         return known[key][1]
@@ -83,8 +87,8 @@ def _examine(model: Model, pictured: bool) -> AttentionSites:
 class _ProbeRecorder:
     """A recorder that keeps all weights: the probe is short."""
 
-    def __init__(self, trace: Trace) -> None:
-        self.masks, self.size = Masks(), 1
+    def __init__(self, trace: Trace, home: torch.device) -> None:
+        self.masks, self.size, self.home = Masks(), 1, home
         self.weights: list[Tensor] = []
         self._trace = trace
 
@@ -107,8 +111,8 @@ class _ProbeRecorder:
 
 
 def _captured(model: Model, encoded: Encoded, theirs: Any, expected: dict[Kind, list[Tensor]]) -> AttentionSites:
-    with trace_modules(model.module) as trace:
-        recorder = _ProbeRecorder(trace)
+    with trace_modules(model.module, model.device) as trace:
+        recorder = _ProbeRecorder(trace, model.device)
         try:
             with torch.inference_mode(), attending_with(NAME, model.module), recording(recorder):
                 ours = model.module(**model.inputs(encoded), **forward_options(model))
@@ -121,11 +125,16 @@ def _captured(model: Model, encoded: Encoded, theirs: Any, expected: dict[Kind, 
     if not recorder.weights:
         raise ModelNotExact("This model's attention does not go through transformers' AttentionInterface.")
     sites = _matched(model, encoded, trace, recorder.weights, expected)
-    if not is_close(main_output(ours), main_output(theirs), max(10 * TOLERANCE, 2 * tolerance(model.module.dtype))):
+    if not is_close(main_output(ours), main_output(theirs), max(10 * TOLERANCE, 2 * _limit(model))):
         raise ModelNotExact("Capturing its attention changes this model's output.")
     with torch.inference_mode(), attending_with(NAME, model.module):
         sites = [describe_site(site, trace, index) for index, site in enumerate(sites)]
     return _replayable(model, encoded, AttentionSites(tuple(sites), captured=True))
+
+
+def _limit(model: Model) -> float:
+    """Return the largest difference between equal computations: where a quantised layer rounds, two inputs that are almost equal may come out a step apart."""
+    return max(tolerance(model.module.dtype), QUANTISED_TOLERANCE if model.quantised_by else 0.0)
 
 
 def _agrees(call: AttentionCall, ours: Tensor, theirs: Tensor, limit: float) -> bool:
@@ -153,7 +162,7 @@ def _matched(
     names = {id(part): name for name, part in model.module.named_modules()}
     lists = {name for name, part in model.module.named_modules() if isinstance(part, torch.nn.ModuleList)}
     left = {kind: list(maps) for kind, maps in expected.items()}
-    limit, sites = tolerance(model.module.dtype), list[Site]()
+    limit, sites = _limit(model), list[Site]()
     for index, (event, ours) in enumerate(zip(trace.attention, weights, strict=True)):
         matching = (kind for kind, maps in left.items() if maps and _agrees(event.call, ours, maps[0][0], limit))
         kind = next(matching, None)
@@ -192,7 +201,7 @@ def _numbered(sites: list[Site]) -> list[Site]:
 def _replayable(model: Model, encoded: Encoded, sites: AttentionSites) -> AttentionSites:
     """Run every layer again with its own outputs, as a batch of two, and note where the result differs."""
     missing: dict[int, str] = {}
-    limit = max(10 * TOLERANCE, 2 * tolerance(model.module.dtype))
+    limit = max(10 * TOLERANCE, 2 * _limit(model))
     for kind in dict.fromkeys(site.kind for site in sites.all):
         by_layer = {site.layer: site for site in sites.of(kind)}
         if any("hidden" in site.missing for site in by_layer.values()):

@@ -7,11 +7,12 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from ..models.quantisation import is_quantised
 from .closeness import is_close
 from .gates import Follows, find_factor
 from .residual import with_residual
 from .sites import HeadProjection, Site
-from .trace import AttentionEvent, Trace, TraceEvent, equal, is_affine, is_linear
+from .trace import AttentionEvent, Trace, TraceEvent, equal, is_affine, is_linear, rounding
 
 
 def describe_site(site: Site, trace: Trace, index: int) -> Site:
@@ -22,7 +23,14 @@ def describe_site(site: Site, trace: Trace, index: int) -> Site:
     earlier = trace.attention[index - 1].place if index else 0
     for find in (_with_projection, with_residual, _with_bilinear, _with_hidden):
         site = find(site, trace, event, (earlier, later))
-    return site
+    return replace(site, rounding=_rounding(site, trace.events[earlier:later]))
+
+
+def _rounding(site: Site, events: list[TraceEvent]) -> float:
+    """Return by how much the site's quantised projections differ from their matrices, relative to the largest number of their outputs."""
+    names = {site.projection, *(part.module for part in (site.query, site.key) if part is not None)}
+    found = (rounding(event) for event in events if event.name in names and is_quantised(event.module))
+    return max((one for one in found if one is not None), default=0.0)
 
 
 def _with_projection(site: Site, trace: Trace, attention: AttentionEvent, span: tuple[int, int]) -> Site:
@@ -39,6 +47,8 @@ def _with_projection(site: Site, trace: Trace, attention: AttentionEvent, span: 
     if gated is not None:
         return gated
     reason = "The heads' outputs do not go into a single linear projection, be it directly or through a gate or a normalisation."
+    if any(is_quantised(event.module) and equal(event.input, attention.output) for event in after):
+        reason = "The quantised layer that takes the heads' outputs rounds them so much that no matrix describes it."
     site.missing.update(projection=reason, gate=reason)
     return site
 

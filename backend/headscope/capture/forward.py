@@ -35,7 +35,7 @@ class PassRecorder:
         inputs: Sequence[ModelInput],
         on_batch: OnBatch | None = None,
     ) -> None:
-        self.masks, self.size = Masks(), len(inputs)
+        self.masks, self.size, self.home = Masks(), len(inputs), model.device
         self._on_batch = on_batch
         modules = _Modules(model.module)
         self._gates = GateReader(modules, sites.of(kind), self.size)

@@ -33,7 +33,7 @@ class _Substitute:
     """A recorder that gives known outputs [B, H, Q, D] instead of attending."""
 
     def __init__(self, outputs: Tensor) -> None:
-        self.masks, self.size, self._outputs = Masks(), len(outputs), outputs
+        self.masks, self.size, self.home, self._outputs = Masks(), len(outputs), outputs.device, outputs
 
     def attend(self, call: AttentionCall) -> Tensor:
         """Return the outputs."""
@@ -61,7 +61,8 @@ def reaching(module: Any, arguments: Arguments, outputs: Tensor, projection: Any
         handle.remove()
     if not seen or seen[0].numel() != outputs.numel() or seen[0].shape[-1] != heads * width:
         return None
-    return seen[0].reshape(size, queries, heads, width).transpose(1, 2)  # [B, Q, H D] or [B Q, H D] -> [B, H, Q, D]
+    reached = seen[0].to(outputs.device).reshape(size, queries, heads, width)  # from [B, Q, H D] or [B Q, H D]
+    return reached.transpose(1, 2)  # [B, Q, H, D] -> [B, H, Q, D]
 
 
 def factors(module: Any, arguments: Arguments, outputs: Tensor, projection: Any, follows: Follows) -> Tensor | None:

@@ -114,6 +114,7 @@ class Recorder(Protocol):
 
     masks: Masks
     size: int
+    home: torch.device  # where everything is computed, whichever device a part of the model is on
 
     def attend(self, call: AttentionCall) -> Tensor:
         """Return the heads' outputs [B, H, Q, D]."""
@@ -225,15 +226,17 @@ def attention(
         return patch.attend(module, query, key, value, {**arguments, "dropout": dropout}), None
     again = recorder.replay(query, key, value, arguments, module)
     if again is not None:
-        return again.contiguous(), None
+        return again.contiguous().to(query.device), None
     if query.shape[0] != recorder.size:
         raise Unsupported(
             "This model splits its input into pieces that attend separately, which Headscope does not support."
         )
-    sink = None if s_aux is None else s_aux.reshape(query.shape[1], -1, 1)  # [H] -> [H, 1, 1]
-    masks = recorder.masks.read(attention_mask, position_bias, key.shape[2], query.device, recorder.size)
+    device, home = query.device, recorder.home
+    query, key, value = query.to(home), key.to(home), value.to(home)
+    sink = None if s_aux is None else s_aux.to(home).reshape(query.shape[1], -1, 1)  # [H] -> [H, 1, 1]
+    masks = recorder.masks.read(attention_mask, position_bias, key.shape[2], home, recorder.size)
     call = AttentionCall(module, query, key, value, masks, float(scaling), softcap, sink)
-    return recorder.attend(call).transpose(1, 2).contiguous(), None  # [B, H, Q, D] -> [B, Q, H, D]
+    return recorder.attend(call).transpose(1, 2).contiguous().to(device), None  # [B, H, Q, D] -> [B, Q, H, D]
 
 
 def _without_unselected(indices: Tensor, mask: Tensor | None, keys: int) -> Tensor:

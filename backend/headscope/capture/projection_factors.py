@@ -8,23 +8,22 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from .affine import fixed_vector, is_unchanged, matrix
+from .affine import fingerprint, is_unchanged
 from .sites import split_projection
 
 # Module -> a fingerprint of its weights, and their factors.
 _known: WeakKeyDictionary[Any, tuple[Tensor, Tensor]] = WeakKeyDictionary()
 
 
-def projection_factors(module: Any, heads: int) -> Tensor:
+def projection_factors(module: Any, heads: int, like: Tensor) -> Tensor:
     """Return R [H, D, D] in float64 with ||x R_h|| = ||x W_h|| for every x, where W_h [D, d] is a head's part of the output projection.
 
-    Cached until the weights change in any way.
+    On the device of `like`. Cached until the weights change in any way.
     """
-    rows, known = matrix(module), _known.get(module)
-    fingerprint = rows @ fixed_vector(rows.shape[1], rows)  # as cheap as one token's projection
-    if known is None or known[1].shape[0] != heads or not is_unchanged(known[0], fingerprint):
-        known = _known[module] = fingerprint, _factors(split_projection(module, heads))
-    return known[1]
+    found, known = fingerprint(module), _known.get(module)
+    if known is None or known[1].shape[0] != heads or not is_unchanged(known[0], found):
+        known = _known[module] = found, _factors(split_projection(module, heads, like))
+    return known[1].to(like.device)
 
 
 def _factors(projection: Tensor) -> Tensor:

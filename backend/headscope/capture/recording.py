@@ -160,14 +160,15 @@ class Recording:
             query=call.query[0],
             key=call.key[0],
             padded_values=self._padded.get(site.layer),
+            rounding=site.rounding,
         )
         if "projection" in needs:
-            module = self._modules[str(site.projection)]
-            factors = projection_factors(module, site.heads)
-            layer = replace(layer, projection=split_projection(module, site.heads), projection_factors=factors)
+            module, like = self._modules[str(site.projection)], call.value
+            factors = projection_factors(module, site.heads, like)
+            layer = replace(layer, projection=split_projection(module, site.heads, like), projection_factors=factors)
         if "bilinear" in needs and site.query is not None and site.key is not None:
-            query = head_weights(self._modules[site.query.module], site.query, site.heads)  # [H, d, D']
-            key = head_weights(self._modules[site.key.module], site.key, groups)  # [G, d, D']
+            query = head_weights(self._modules[site.query.module], site.query, site.heads, call.query)  # [H, d, D']
+            key = head_weights(self._modules[site.key.module], site.key, groups, call.key)  # [G, d, D']
             layer = replace(layer, query_weights=query, key_weights=key.repeat_interleave(site.heads // groups, dim=0))
         return layer
 
@@ -238,7 +239,8 @@ class Recording:
         def replay(outputs: Tensor) -> Tensor:
             return self._rerun(opened.site, module, arguments, outputs)
 
-        after = _hidden_states(output)[self.row] if self.spec.needs & {"hidden", "replay"} else None
+        home = opened.layer.output.device
+        after = _hidden_states(output)[self.row].to(home) if self.spec.needs & {"hidden", "replay"} else None
         self._close(Stream(after=after, replay=replay if self._size == 1 else None))
 
     def _close(self, stream: Stream | None) -> None:
@@ -260,7 +262,8 @@ class Recording:
         if joined is None or opened.projected is None:
             return stream
         shape = (self._size, opened.layer.output.shape[1], -1)  # [B, Q, d]; some models join B and Q
-        joined, projected = (batch.reshape(shape)[self.row] for batch in (joined, opened.projected))
+        home = opened.layer.output.device
+        joined, projected = (batch.to(home).reshape(shape)[self.row] for batch in (joined, opened.projected))
         added, branch_norm, norm = projected, None, None
         if site.branch_norm_form is not None:
             branch_norm = norm_at(self._modules[str(site.branch_norm)], site.branch_norm_form, projected)
@@ -270,7 +273,7 @@ class Recording:
             added = branch_norm.linear(projected, branch_norm.scale[:, None]) + branch_norm.shift
         if site.norm_form is not None:
             norm = norm_at(self._modules[str(site.norm)], site.norm_form, joined)
-        bias = offset(self._modules[str(site.projection)])
+        bias = offset(self._modules[str(site.projection)], projected)
         return replace(
             stream,
             before=joined if site.norm is None else joined - added,
@@ -288,7 +291,7 @@ class Recording:
         self._replaying = (self._modules[str(site.module)], outputs)
         try:
             args, kwargs = _expanded(arguments, outputs.shape[0])
-            return _hidden_states(block.forward(*args, **kwargs))
+            return _hidden_states(block.forward(*args, **kwargs)).to(outputs.device)
         finally:
             self._replaying = None
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..models.dispatch import parameters_of
 from .closeness import ROUNDINGS, is_close, tolerance
 from .gates import Arguments
 from .sites import Gain, NormForm, Site, joining, norm_at
@@ -91,7 +92,7 @@ def _branches(site: Site, layer: _Layer, projected: Tensor) -> Iterator[tuple[Si
             if form is not None:
                 found.append((replace(site, branch_norm=event.name, branch_norm_form=form), event.output))
     yield from found
-    for name, parameter in layer.block.named_parameters(recurse=False):
+    for name, parameter in parameters_of(layer.block, projected).items():
         if parameter.shape in (projected.shape[-1:], (1,), ()):
             gain = Gain(parameter=f"{site.block}.{name}")
             yield from ((replace(one, gain=gain), parameter * added) for one, added in found)
@@ -99,7 +100,7 @@ def _branches(site: Site, layer: _Layer, projected: Tensor) -> Iterator[tuple[Si
 
 def _plain(site: Site, layer: _Layer, added: Tensor) -> Site | None:
     """Find a sum x + y or p * x + y, with x an earlier tensor and p a parameter of the layer."""
-    vectors = [p for p in layer.block.parameters(recurse=False) if p.shape == added.shape[-1:]]
+    vectors = [p for p in parameters_of(layer.block, added).values() if p.shape == added.shape[-1:]]
     for event in layer.norms(added):
         residual = event.input - added
         if event.name == site.branch_norm:
@@ -146,7 +147,7 @@ def _joined(site: Site, layer: _Layer, added: Tensor) -> Site | None:
         args, kwargs = layer.arguments[id(event.module)]
         if len(args) < 2 or kwargs or not all(isinstance(one, Tensor) and one.shape == args[0].shape for one in args):
             continue
-        given = [flat(one) for one in args]
+        given = [flat(one).to(added.device) for one in args]
         places = [place for place, one in enumerate(given) if equal(one, added)]
         reader = next((one for one in layer.norms(added) if equal(one.input, event.output)), None)
         if len(places) != 1 or reader is None:
@@ -212,14 +213,14 @@ def _is_own(layer: _Layer, vectors: Tensor, x: Tensor) -> bool:
 def _alone(event: TraceEvent) -> Tensor:
     """Return what the module gives for each token alone, [n, d]; nothing where it cannot be run on one."""
     try:
-        return torch.stack([event.module.forward(one[None, None])[0, 0] for one in event.input])
+        return torch.stack([event.module.forward(one[None, None])[0, 0].to(one.device) for one in event.input])
     except Exception:  # noqa: BLE001 - a module that is run again may raise anything
         return event.output[:0]
 
 
 def _gain(event: TraceEvent) -> NormForm | None:
     """Return the form of a module that multiplies its input by one of its parameters."""
-    for name, weight in event.module.named_parameters(recurse=False):
+    for name, weight in parameters_of(event.module, event.input).items():
         if weight.shape == event.input.shape[-1:] and torch.equal(event.input * weight, event.output):
             return NormForm(centred=False, plus_one=False, epsilon=0.0, weight=name, scaled=False)
     return None

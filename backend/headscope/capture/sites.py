@@ -12,6 +12,7 @@ from torch import Tensor
 from ..core.attention import Kind, Norm
 from ..core.declarations import CAPABILITIES
 from ..errors import ModelNotExact, Unsupported
+from ..models.dispatch import tensor_of
 from ..models.support import by_mask
 from .affine import matrix
 from .gates import Follows
@@ -80,6 +81,7 @@ class Site:
     norm_form: NormForm | None = None  # if the sum itself is normalised (post-LN)
     query: HeadProjection | None = None
     key: HeadProjection | None = None
+    rounding: float = 0.0  # by how much quantised projections differ from their matrices, relative to the largest number of their outputs
     missing: dict[str, str] = field(default_factory=dict)
 
 
@@ -87,12 +89,14 @@ class Site:
 class AttentionSites:
     """All sites of a model, verified against its eager attention on a probe. `captured` is False if only the weights that eager returns are available.
 
-    `faults` maps kinds of attention for which the model returns something other than weights to what is wrong.
+    `faults` maps kinds of attention for which the model returns something other than weights to what is wrong. `quantised_by` has the packages that compute with
+    its quantised weights.
     """
 
     all: tuple[Site, ...]
     captured: bool
     faults: Mapping[Kind, str] = field(default_factory=dict)
+    quantised_by: str = ""
 
     def of(self, kind: Kind) -> tuple[Site, ...]:
         """Return the sites of one kind of attention, in order of layers. Raises Unsupported if there are none."""
@@ -119,13 +123,13 @@ class AttentionSites:
 
 def norm_at(module: Any, form: NormForm, summed: Tensor) -> Norm:
     """Return a normalisation module at the statistics of `summed` [Q, d]."""
-    weight = getattr(module, form.weight, None)
+    weight = tensor_of(module, form.weight, summed)
     weight = summed.new_ones(summed.shape[-1]) if weight is None else weight
     if not form.scaled:
         return Norm(weight, torch.zeros_like(weight), summed.new_ones(len(summed)), centred=False)
     variance = summed.var(-1, unbiased=False) if form.centred else summed.square().mean(-1)
     gain = weight + 1 if form.plus_one else weight
-    shift = getattr(module, "bias", None)
+    shift = tensor_of(module, "bias", summed)
     shift = gain.new_zeros(gain.shape) if shift is None else shift
     return Norm(gain, shift, (variance + form.epsilon).rsqrt(), form.centred)
 
@@ -138,7 +142,7 @@ def scaled_branch(modules: Mapping[str, Any], gain: Gain, norm: Norm | None, res
         one = result.new_tensor(gain.number)
         if gain.parameter is not None:
             module, _, name = gain.parameter.rpartition(".")
-            one = getattr(modules[module], name)
+            one = tensor_of(modules[module], name, result)
         weight, shift = one.expand(result.shape[-1]), result.new_zeros(result.shape[-1])
     if norm is None:
         return Norm(weight, shift, result.new_ones(len(result)), centred=False)
@@ -148,21 +152,21 @@ def scaled_branch(modules: Mapping[str, Any], gain: Gain, norm: Norm | None, res
 def joining(module: Any, place: int, count: int, like: Tensor) -> tuple[Tensor, Tensor]:
     """Return a and c [d] of a module that gives a x + ... + c for its argument x at `place` of `count`, as its outputs for zeros and ones show."""
     zeros = [like.new_zeros(1, 1, like.shape[-1]) for _ in range(count)]
-    shift = module.forward(*zeros)[0, 0]
+    shift = module.forward(*zeros)[0, 0].to(like.device)
     zeros[place] = zeros[place] + 1
-    return module.forward(*zeros)[0, 0] - shift, shift
+    return module.forward(*zeros)[0, 0].to(like.device) - shift, shift
 
 
-def head_weights(module: Any, part: HeadProjection, heads: int) -> Tensor:
-    """Return the rows of a linear module's matrix that make each head's query or key: [H, d, D']."""
-    rows = matrix(module)  # [output, d]
+def head_weights(module: Any, part: HeadProjection, heads: int, like: Tensor) -> Tensor:
+    """Return the rows of a linear module's matrix that make each head's query or key, on the device of `like`: [H, d, D']."""
+    rows = matrix(module, like)  # [output, d]
     pieces = [
         rows[part.offset + head * part.stride : part.offset + head * part.stride + part.width] for head in range(heads)
     ]
     return torch.stack([piece.mT for piece in pieces])
 
 
-def split_projection(module: Any, heads: int) -> Tensor:
-    """Return each head's part of the output projection: [H, D, d]."""
-    rows = matrix(module)  # [d, H D]
+def split_projection(module: Any, heads: int, like: Tensor) -> Tensor:
+    """Return each head's part of the output projection, on the device of `like`: [H, D, d]."""
+    rows = matrix(module, like)  # [d, H D]
     return rows.mT.reshape(heads, -1, rows.shape[0])  # [H D, d] -> [H, D, d]

@@ -12,12 +12,15 @@ import torch
 from torch import Tensor
 
 from ..core.attention import Kind
+from ..models.quantisation import is_quantised
 from . import affine
 from .closeness import is_close
 from .gates import Arguments
 from .interface import AttentionCall
 
 NOTHING: Arguments = ((), {})
+# Largest difference between a quantised linear module and its matrix, relative to the largest number of its output: more is not linear in any useful sense.
+LARGEST_ROUNDING = 0.05
 
 
 @dataclass
@@ -60,19 +63,23 @@ class Trace:
 
 
 @contextmanager
-def trace_modules(module: Any) -> Iterator[Trace]:
-    """Trace every call of a part of the module."""
+def trace_modules(module: Any, home: torch.device) -> Iterator[Trace]:
+    """Trace every call of a part of the module, with all tensors on the device `home`."""
     trace, handles = Trace(), []
+
+    def copied(values: tuple[Any, ...]) -> Tensor | None:
+        found = first_tensor(values)
+        return None if found is None else flat(found).clone().to(home)
 
     def enter(name: str, part: Any, args: Any, kwargs: Any) -> None:
         trace.arguments[id(part)] = args, kwargs
-        entered = _first_tensor((*args, *kwargs.values()))
+        entered = copied((*args, *kwargs.values()))
         if entered is not None:
             trace.entered.setdefault(name, []).append((len(trace.events), entered))
 
     def leave(name: str, part: Any, args: Any, kwargs: Any, output: Any) -> None:
-        entered = _first_tensor((*args, *kwargs.values()))
-        left = _first_tensor(output if isinstance(output, tuple) else (output,))
+        entered = copied((*args, *kwargs.values()))
+        left = copied(output if isinstance(output, tuple) else (output,))
         if entered is not None and left is not None:
             trace.events.append(TraceEvent(name, part, entered, left))
 
@@ -104,25 +111,38 @@ def is_linear(event: TraceEvent) -> bool:
 
 
 def is_affine(event: TraceEvent) -> bool:
-    """Return whether the module's matrix and offset reproduce its output."""
+    """Return whether the module's matrix and offset reproduce its output, up to the rounding of a quantised module."""
+    return rounding(event) is not None
+
+
+def rounding(event: TraceEvent) -> float | None:
+    """Return by how much the output of a linear module differs from what its matrix and offset give, None if the module is not affine.
+
+    0 if only by the rounding of the arithmetic. Quantised modules may round what they are given: their difference is relative to the largest number of the output.
+    """
     if not is_linear(event):
-        return False
+        return None
     try:
-        expected, shift = event.input @ affine.matrix(event.module).mT, affine.offset(event.module)
+        expected, shift = (
+            event.input @ affine.matrix(event.module, event.input).mT,
+            affine.offset(event.module, event.input),
+        )
     except Exception:  # noqa: BLE001 - a module may raise anything about unit vectors
-        return False
-    return is_close(expected if shift is None else expected + shift, event.output)
+        return None
+    expected = expected if shift is None else expected + shift
+    if is_close(expected, event.output):
+        return 0.0
+    if not is_quantised(event.module) or expected.shape != event.output.shape:
+        return None
+    off = (expected - event.output).abs().max().item() / max(
+        event.output.abs().max().item(), torch.finfo(event.output.dtype).tiny
+    )
+    return off if off <= LARGEST_ROUNDING else None
 
 
 def equal(one: Tensor, other: Tensor) -> bool:
     """Return whether two tensors are the same in every number."""
     return one.shape == other.shape and torch.equal(one, other)
-
-
-def _first_tensor(values: tuple[Any, ...]) -> Tensor | None:
-    """Return a copy of the first floating-point tensor [1, n, d] or [n, d], as [n, d]."""
-    found = first_tensor(values)
-    return None if found is None else flat(found).clone()
 
 
 def flat(tensor: Tensor) -> Tensor:

@@ -145,8 +145,8 @@ class Layer:
     query_weights, key_weights [H, d, D']  the projection of hidden states to queries and keys, where that is one matrix
     padded_values [N, P, D]  values of all N heads of the layer, one per query head whatever `heads` are, with the input padded to P tokens at its end
     inputs        the tokens of every input if the heads of several inputs follow one another; `axes` are then those of the first input
-    `epsilon` is the machine epsilon of the arithmetic that computed them: it decides what counts as zero. Tensors that no lens or measure needs may be
-    missing: empty, or None.
+    `epsilon` is the machine epsilon of the arithmetic that computed them: it decides what counts as zero. `rounding` is by how much what a quantised model adds to
+    the stream differs from what `projection` gives. Tensors that no lens or measure needs may be missing: empty, or None.
     """
 
     index: int
@@ -167,6 +167,7 @@ class Layer:
     padded_values: Tensor | None = None
     stream: Stream = Stream()
     inputs: BatchTokens | None = None
+    rounding: float = 0.0
 
     def select(self, heads: frozenset[int]) -> Layer | None:
         """Return only these heads, each with a key/value head of its own, or None if the layer has none of them."""

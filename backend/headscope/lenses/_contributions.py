@@ -73,10 +73,11 @@ def prove(layer: Layer) -> Tensor:
     if given is not None:
         theirs = given.double() - required(layer.stream.bias).double()
         rounding = 16 * layer.epsilon * layer.output.double().norm() * required(layer.projection).double().norm()
-        if bool((ours - theirs).norm() > 1e-3 * (theirs.norm() + given.norm()) + rounding):
+        if bool((ours - theirs).norm() > (1e-3 + 4 * layer.rounding) * (theirs.norm() + given.norm()) + rounding):
+            quantised = ", or its quantised layers round more on this input than on the probe" if layer.rounding else ""
             raise Unsupported(
-                "The outputs of this model's heads do not add up to what its residual stream receives, or the mechanism rescales them. "
-                "Choose a lens of single heads, or another mechanism."
+                "The outputs of this model's heads do not add up to what its residual stream receives, or the mechanism rescales them"
+                f"{quantised}. Choose a lens of single heads, or another mechanism."
             )
     return ours
 

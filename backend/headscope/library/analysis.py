@@ -149,20 +149,36 @@ class Analysis(Result):
         export.write_safetensors(self.source, Path(path))
 
 
-def load(model: Any, tokenizer: Any = None, *, device: str | None = None, dtype: str = "float32") -> Model:
+def load(
+    model: Any,
+    tokenizer: Any = None,
+    *,
+    device: str | None = None,
+    dtype: str = "float32",
+    device_map: str | Mapping[str, Any] | None = None,
+) -> Model:
     """Load a model for analysis.
 
     `model` is a catalogue name ("minilm"), a local directory, a GGUF file, a hub id ("org/name"), or a PreTrainedModel. The fast tokenizer of a PreTrainedModel is
     the second argument, or model and tokenizer are passed as a pair; without a tokenizer, analyse token_ids. `device` is "cpu", "cuda", ...; by default
     the GPU if there is one. Weights that are stored in `dtype` ("bfloat16" or "float16") stay so, in half the memory of float32: for analyses in that dtype.
+    For a model that is larger than a device, `device_map` is "auto", or maps names of its modules to devices: "cuda:0", "cpu", or "disk" for weights that are
+    read whenever their module runs. A PreTrainedModel stays where it is.
 
-    Raises Unknown, ModelUnavailable, UnsafeModel, UnsafeWeights, CorruptModel or Unsupported.
+    Raises Unknown, ModelUnavailable, UnsafeModel, UnsafeWeights, CorruptModel, Unsupported or InvalidRequest.
     """
     if isinstance(model, Model):
         return model
+    if device is not None and device_map is not None:
+        raise InvalidRequest("Give device or device_map, not both.", pointer="/device_map")
     if isinstance(model, tuple) and len(model) == 2:
         model, tokenizer = model
     if not isinstance(model, (str, Path)):
+        if device_map is not None:
+            raise InvalidRequest(
+                "device_map is for models that are loaded from files. Pass it to from_pretrained instead.",
+                pointer="/device_map",
+            )
         if not hasattr(model, "config"):
             raise InvalidRequest(
                 "A model is a name, a folder, a PreTrainedModel of transformers, or a pair of PreTrainedModel and tokenizer.",
@@ -178,7 +194,7 @@ def load(model: Any, tokenizer: Any = None, *, device: str | None = None, dtype:
         if name and not known and (folder.is_dir() or (folder.suffix == GGUF and folder.is_file()))
         else catalog.locate(name, pointer=None)
     )
-    return loading.load(located, device, dtype=dtype)
+    return loading.load(located, device, dtype=dtype, device_map=device_map)
 
 
 def analyze(
@@ -246,9 +262,10 @@ def analyze(
     )
     sink = MemorySink()
     limit = int(psutil.virtual_memory().available * 0.9)
-    # The digest of files is computed on demand; a model in memory may change, so its digest is computed now.
-    digest = None if model.source else model.digest
     result = pipeline.run(model, request, sink, limit=limit, progress=progress, keep_logits=keep_logits)
+    # The digest of files is computed on demand; a model in memory may change, so its digest is computed now.
+    # Not earlier: bitsandbytes rounds the scales of its weights when they are first used.
+    digest = None if model.source else model.digest
     return Analysis(**vars(result), maps=sink.maps, compute_id=lambda: result.request.key(digest or model.digest))
 
 

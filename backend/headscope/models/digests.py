@@ -11,17 +11,26 @@ import torch
 from tokenizers import Tokenizer
 
 from .conversation import ChatTemplate
+from .dispatch import state
 from .modules import adapters
+from .quantisation import is_quantised, own_type, quantised_parts, stored_tensors
+
+# Vectors that quantised layers are run on.
+VECTORS = 4
 
 
 def digest(module: Any, tokenizers: Sequence[Tokenizer | None], processor: Any, template: ChatTemplate | None) -> str:
     """Return the SHA-256 of a module's configuration, adapters and parameters, its tokenizers, its image processor, and its chat template."""
     sha = hashlib.sha256(module.config.to_json_string().encode())
     sha.update(adapters(module).encode())
-    for name, tensor in module.state_dict().items():
-        data = tensor.detach().cpu().contiguous()
-        sha.update(f"{name}:{data.dtype}:{tuple(data.shape)};".encode())
-        sha.update(data.flatten().view(torch.uint8).numpy().data)
+    for name, value in state(module):
+        for tensor in stored_tensors(value):
+            data = tensor.detach().cpu().contiguous()
+            sha.update(f"{name}:{data.dtype}:{tuple(data.shape)};".encode())
+            sha.update(data.flatten().view(torch.uint8).numpy().data)
+    for name, part in module.named_modules():
+        if is_quantised(part):
+            sha.update(f"{name}:".encode() + _outputs(part, own_type(module)))
     for tokenizer in tokenizers:
         sha.update(tokenizer.to_str().encode() if tokenizer else b"")
     if template is not None:
@@ -31,13 +40,27 @@ def digest(module: Any, tokenizers: Sequence[Tokenizer | None], processor: Any, 
     return sha.hexdigest()
 
 
+def _outputs(part: Any, dtype: torch.dtype) -> bytes:
+    """Return what a quantised layer makes of fixed vectors: it may keep scales where no package but its own finds them."""
+    vectors = torch.randn(VECTORS, part.in_features, generator=torch.Generator().manual_seed(0))
+    device = next((tensor.device for tensor in (*part.parameters(), *part.buffers())), None)
+    with torch.inference_mode():
+        found = part.forward(vectors.to(device, dtype))
+    return bytes(found.float().cpu().contiguous().numpy().data)
+
+
 def fingerprint(module: Any) -> tuple[Any, ...]:
-    """Return a value that changes when the module is trained or a part is replaced; much cheaper than the digest."""
-    return module.config.to_json_string(), adapters(module), *map(_fingerprint_of, module.state_dict().values())
+    """Return a value that changes when the module is trained or a part in memory is replaced; much cheaper than the digest."""
+    # Not its state dictionary, for which bitsandbytes rearranges its weights.
+    tensors, parts = [*module.parameters(), *module.buffers()], map(id, quantised_parts(module))
+    return module.config.to_json_string(), adapters(module), *parts, *map(_fingerprint_of, stored_tensors(tensors))
 
 
 def _fingerprint_of(tensor: torch.Tensor) -> tuple[int, int, float]:
-    """Return a tensor's address, version and sum. Writes through `.data` do not change the version, but the sum."""
+    """Return a tensor's address, version and sum. Writes through `.data` do not change the version, but the sum. Offloaded weights are not trained."""
+    if tensor.is_meta:
+        return 0, 0, 0.0
+    tensor = tensor.detach()
     numbers = tensor.view(torch.uint8) if tensor.element_size() == 1 else tensor
     version = 0 if tensor.is_inference() else tensor._version  # noqa: SLF001 - torch has no other name for it
     return tensor.data_ptr(), version, float(numbers.sum(dtype=torch.float64))

@@ -69,7 +69,12 @@ PAIRED = {"clip", "metaclip_2", "siglip"}
 MOST = {LAYERS: 1_000, HEADS: 4_096, WIDTH: 1_000_000, POSITIONS: 1_000_000_000, VOCABULARY: 10_000_000}
 MOST_SIDE = 16_384  # pixels
 QUANTISATION = re.compile(r"\w{1,10}(, \w{1,10}){0,15}")
-QUANTISED = "This model is quantised, but Headscope needs floating-point weights. Use the model before quantisation."
+# Ways of quantisation that are loaded from files -> the Python package that computes with them. Others are not: some fetch code from the hub.
+QUANTISERS = {"bitsandbytes": "bitsandbytes", "torchao": "torchao"}
+QUANTISED = (
+    f"The files of this model are quantised in another way than those that Headscope loads ({', '.join(QUANTISERS)}). "
+    "Load it with transformers and pass it in memory, or use the model before quantisation."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +148,7 @@ def read(config: Mapping[str, Any]) -> Facts:
     Raises UnsafeModel for a missing or absurd number or an unknown mechanism, Unsupported for a family that neither reads text nor attends from patch to
     patch.
     """
-    reject_quantised(config)
+    find_quantiser(config)
     mechanism, found = trained_mechanism.read_mechanism(config), _read(config)
     parts = [config.get(part) for part in IMAGE_PARTS]
     reads_both = found.kind in ("encoder", "decoder") and any(isinstance(part, Mapping) for part in parts)
@@ -157,11 +162,20 @@ def _read_quantisation(config: Mapping[str, Any]) -> str | None:
     return found if isinstance(found, str) and QUANTISATION.fullmatch(found) else None
 
 
-def reject_quantised(config: Mapping[str, Any]) -> None:
-    """Raise Unsupported if the configuration of the model, or of a part of it, says that its weights are quantised (bitsandbytes, GPTQ, AWQ, ...)."""
-    inner = (config.get("text_config"), config.get("vision_config"))
-    if any(isinstance(part, Mapping) and part.get("quantization_config") for part in (config, *inner)):
+def find_quantiser(config: Mapping[str, Any]) -> str | None:
+    """Return the package that a folder's quantised weights need, by the configuration of the model or of a part of it; None if they are not quantised.
+
+    Raises Unsupported for a way of quantisation that is not loaded from files.
+    """
+    parts = [
+        config,
+        *(part for name in ("text_config", "vision_config") if isinstance(part := config.get(name), Mapping)),
+    ]
+    found = [part["quantization_config"] for part in parts if part.get("quantization_config")]
+    methods = {str(one.get("quant_method")) if isinstance(one, Mapping) else "" for one in found}
+    if not methods <= QUANTISERS.keys() or len(methods) > 1:
         raise Unsupported(QUANTISED)
+    return QUANTISERS[methods.pop()] if methods else None
 
 
 def _read(config: Mapping[str, Any]) -> Facts:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 import torch
@@ -13,21 +16,48 @@ from . import safety
 
 # Of control groups, version 2, as containers have them.
 CONTROL_GROUP = Path("/sys/fs/cgroup")
+DISK = "disk"
 
 
-def check(folder: Path, device: str, dtype: torch.dtype) -> None:
-    """Raise OutOfMemory if the model's weights, as `dtype`, are larger than the free memory of the device."""
-    needed = sum(safety.count_weights(path) for path in safety.weight_files(folder)) * dtype.itemsize
-    free = torch.cuda.mem_get_info(device)[0] if device.startswith("cuda") else _free_bytes()
-    if needed > free:
-        raise OutOfMemory(
-            f"The model's weights need {needed / 1e9:.1f} GB of memory, and {free / 1e9:.1f} GB are free. "
-            "Choose a smaller model or a machine with more memory."
-        )
+def check(folder: Path, places: Mapping[str, Any], dtype: torch.dtype | None) -> None:
+    """Raise OutOfMemory if the weights that go to a device are larger than its free memory.
+
+    Weights of 16 bits and more are loaded as `dtype`, None for as they are stored; those of fewer bits stay as they are. `places` maps modules to devices, ""
+    stands for the rest; what stays on the disk needs no memory.
+    """
+    itemsize = None if dtype is None else dtype.itemsize
+    needed = Counter[str]()
+    for path in safety.weight_files(folder):
+        for name, size in safety.weight_bytes(path, itemsize).items():
+            needed[_device(name, places)] += size
+    for device, most in needed.items():
+        free = most if device == DISK else _free_bytes(torch.device(device))
+        if most > free:
+            raise OutOfMemory(
+                f"The model's weights need {most / 1e9:.1f} GB of memory, and {free / 1e9:.1f} GB are free. "
+                "Choose a smaller model or a machine with more memory."
+            )
 
 
-def _free_bytes() -> int:
-    """Return the bytes that this process may still take, of the machine's and of its control group's."""
+def _device(name: str, places: Mapping[str, Any]) -> str:
+    """Return the device of a weight: that of the longest name of a module that contains it. Files may leave out the first part of the names, or have one more."""
+    names = [f"{one}." for one in (name, name.partition(".")[2])]
+    found = {key: device for key, device in places.items() if _contains(key, names)}
+    longest = max(found, key=len, default="")
+    device = found.get(longest, DISK)  # of a weight that no module takes
+    return DISK if device == DISK else str(torch.device(device))
+
+
+def _contains(module: str, names: list[str]) -> bool:
+    return not module or any(
+        name.startswith(f"{one}.") for name in names for one in (module, module.partition(".")[2]) if one
+    )
+
+
+def _free_bytes(device: torch.device) -> int:
+    """Return the free bytes of a GPU, or those that this process may still take of the machine's memory and of its control group's."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
     free = psutil.virtual_memory().available
     with suppress(OSError, ValueError):  # without a limit, memory.max is a word
         limit, current = (int((CONTROL_GROUP / name).read_text()) for name in ("memory.max", "memory.current"))

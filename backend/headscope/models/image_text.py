@@ -63,14 +63,14 @@ def encode(model: Any, given: Any) -> Encoded:
     )
 
 
-def arguments(encoded: Encoded, module: Any) -> dict[str, Any]:
+def arguments(encoded: Encoded, device: torch.device, dtype: torch.dtype) -> dict[str, Any]:
     """Return the arguments of the forward pass for the image, none without one. Tokens that were generated since are of the type of a text, 0."""
     found = {}
     for name, value in (encoded.pictured or {}).items():
         if name.endswith("token_type_ids"):
             value = torch.nn.functional.pad(value, (0, len(encoded.tokens) - value.shape[1]))
         if isinstance(value, torch.Tensor):
-            value = value.to(module.device, module.dtype if value.is_floating_point() else None)
+            value = value.to(device, dtype if value.is_floating_point() else None)
         found[name] = value
     return found
 

@@ -6,10 +6,11 @@ import importlib.util
 import inspect
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
+from weakref import finalize
 
 import huggingface_hub
 import torch
@@ -27,7 +28,7 @@ from ..errors import (
     UnsafeWeights,
     Unsupported,
 )
-from . import facts, free_memory, processors, safety, tokens, trained_mechanism
+from . import facts, free_memory, placement, processors, safety, tokens, trained_mechanism
 from .catalog import NOT_HERE
 from .conversation import ChatTemplate
 from .gguf_files import convert
@@ -70,7 +71,8 @@ def wrap(module: Any, processor: Any = None, name: str | None = None) -> Model:
     A compiled model or a PeftModel is replaced by the model inside, including adapters. Raises UnsafeModel or Unsupported.
     """
     module = unwrap(module)
-    config = module.config.to_dict()
+    # How its weights are quantised shows in its modules.
+    config = {name: value for name, value in module.config.to_dict().items() if name != "quantization_config"}
     known = facts.read({**config, "architectures": [type(module).__name__]})
     if known.kind == "vision":
         # Only the image tower of a model with two towers.
@@ -126,28 +128,42 @@ def load(
     device: str | None = None,
     on_download: OnDownload = lambda done, total: None,
     dtype: str = "float32",
+    device_map: placement.DeviceMap | None = None,
 ) -> Model:
     """Load a model from its folder, downloading it from the hub first if necessary (see fetch), or converting its GGUF file.
 
-    Its weights are in float32 in memory, unless they are stored in `dtype`, one of 16 bits.
+    Its weights are in float32 in memory, unless they are stored in `dtype`, one of 16 bits, or quantised. With `device_map` its modules go to several devices.
 
-    Raises ModelUnavailable, UnsafeModel, UnsafeWeights, CorruptModel, Unsupported or OutOfMemory.
+    Raises ModelUnavailable, UnsafeModel, UnsafeWeights, CorruptModel, Unsupported, OutOfMemory, or InvalidRequest for an impossible device_map.
     """
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    places = placement.read(device, device_map)
     folder = _convert(located) or located.folder or fetch(located, on_download)
     config = safety.check(folder)
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    with _silence(), tempfile.TemporaryDirectory(prefix="headscope-") as target:
-        staged = safety.stage(folder, Path(target))
-        known = facts.read(config)
+    with _silence(), ExitStack() as files:
+        target = Path(files.enter_context(tempfile.TemporaryDirectory(prefix="headscope-")))
+        staged = safety.stage(folder, target)
+        known, quantiser = facts.read(config), facts.find_quantiser(config)
         stored = safety.stored_dtype(folder)
-        kept = DTYPES[stored if stored == dtype else "float32"]
-        free_memory.check(folder, device, kept)
-        module = _module(staged, _model_class(config, known.kind), device, kept)
+        kept = None if quantiser else DTYPES[stored if stored == dtype else "float32"]
+        if isinstance(places, Mapping):
+            free_memory.check(folder, places, kept)
+        cls = _model_class(config, known.kind)
+        if device_map is None and quantiser is None:
+            module = _module(staged, cls, device, dtype=kept)
+        else:
+            if device_map is not None:
+                places = placement.expand(places, _structure(staged, cls))
+            with _explaining(quantiser):
+                options = {"dtype": kept or "auto", "device_map": places, "offload_folder": target / "offloaded"}
+                module = _module(staged, cls, None, **options)
         processor, reason = (_processor(staged), None) if known.kind == "vision" else _tokenizer(staged)
         lacking = None
         if known.image_text:
             processor, lacking = _image_text(staged, known.image_text, processor)
-    model = wrap(module, processor, located.name)
+        model = wrap(module, processor, located.name)
+        if device_map is not None:  # weights that stay on the disk are read from these files
+            finalize(model.module, files.pop_all().close)
     model.no_tokenizer, model.no_processor = reason or model.no_tokenizer, lacking or model.no_processor
     model.source = located if located.gguf else Located(located.name, folder, located.hub, located.revision)
     return model
@@ -239,18 +255,50 @@ def _silence() -> Iterator[None]:
             log.enable_progress_bar()
 
 
-def _module(staged: Path, cls: Any, device: str, dtype: torch.dtype) -> Any:
+@contextmanager
+def _explaining(quantiser: str | None) -> Iterator[None]:
+    """Say what a model lacks that cannot be loaded with its package for quantised weights."""
+    if quantiser is not None and importlib.util.find_spec(quantiser) is None:
+        raise Unsupported(
+            f"This model is quantised, and the package that computes with it is not installed. Install {quantiser}."
+        )
+    try:
+        yield
+    except CorruptModel as error:
+        if quantiser is None or error.__cause__ is None:  # or weights are missing
+            raise
+        raise Unsupported(
+            f"{quantiser} cannot load the quantised weights of this model on this machine, or in the version that is installed."
+        ) from error
+
+
+def _structure(staged: Path, cls: Any) -> Any:
+    """Return the modules of a model, without weights."""
+    try:
+        config = transformers.AutoConfig.from_pretrained(staged, local_files_only=True, trust_remote_code=False)
+        with torch.device("meta"):
+            return cls.from_config(config) if cls is transformers.AutoModel else cls(config)
+    except Exception as error:  # as below
+        raise CorruptModel(
+            "The model's configuration does not describe a model that transformers can build."
+        ) from error
+
+
+def _module(staged: Path, cls: Any, device: str | None, **options: Any) -> Any:
+    """Load the weights, and move all of them to the device if there is one."""
     try:
         module, report = cls.from_pretrained(
             staged,
             local_files_only=True,
             trust_remote_code=False,
             use_safetensors=True,
-            dtype=dtype,
             attn_implementation="eager",
             output_loading_info=True,
+            **options,
         )
-        module.to(device).eval()
+        if device is not None:
+            module.to(device)
+        module.eval()
     except HeadscopeError:
         raise
     except Exception as error:

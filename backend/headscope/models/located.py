@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ..errors import CorruptModel, HeadscopeError
 from . import safety
+from .facts import find_quantiser
 from .gguf_files import header
 
 # Changes whenever the conversion of a GGUF file changes.
@@ -44,13 +45,15 @@ class Located:
 
     @property
     def parameters(self) -> int | None:
-        """Number of the weights on this machine, None if there are none or their files cannot be read."""
+        """Number of the weights on this machine, None if there are none, or their files cannot be read or are quantised."""
         try:
             if self.gguf is not None:
                 return header.read(self.gguf).parameters
             if self.folder is None:
                 return None
-            return sum(safety.count_weights(path) for path in safety.weight_files(self.folder))
+            quantised = find_quantiser(safety.read_json(self.folder / "config.json"))  # several weights to a number
+            files = safety.weight_files(self.folder)
+            return None if quantised else sum(safety.count_weights(path) for path in files)
         except (HeadscopeError, OSError):
             return None
 

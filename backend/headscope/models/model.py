@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 from ..core.attention import Kind, ResultWarning
 from ..core.tokens import Token
 from ..errors import InvalidRequest, TooManyTokens, Unsupported
-from . import conversation, digests, generation, image_text, images, modules, support, tokens
+from . import conversation, digests, dispatch, generation, image_text, images, modules, quantisation, support, tokens
 from .conversation import ChatTemplate, Message
 from .facts import Facts
 from .generation import Generate
@@ -86,8 +86,19 @@ class Model:
 
     @property
     def bytes(self) -> int:
-        """Bytes of the parameters and buffers."""
-        return sum(t.numel() * t.element_size() for t in (*self.module.parameters(), *self.module.buffers()))
+        """Bytes of the parameters and buffers, those that are offloaded included."""
+        tensors = [*self.module.parameters(), *self.module.buffers()]
+        return sum(one.numel() * one.element_size() for one in quantisation.stored_tensors(tensors))
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the model's inputs and outputs; its parts may be on others."""
+        return dispatch.home(self.module)
+
+    @property
+    def quantised_by(self) -> str:
+        """The packages that compute with its quantised weights, such as "bitsandbytes"; empty for other models."""
+        return quantisation.packages(self.module)
 
     @property
     def width(self) -> int:
@@ -287,7 +298,7 @@ class Model:
         own = getattr(self.module, "prepare_decoder_input_ids_from_labels", None)
         if callable(own):
             with torch.inference_mode():
-                shifted: list[int] = own(labels=torch.tensor([labels], device=self.module.device))[0].tolist()
+                shifted: list[int] = own(labels=torch.tensor([labels], device=self.device))[0].tolist()
             if shifted[1:] == labels[:-1]:
                 return shifted
         return [self._start, *labels[:-1]]
@@ -352,14 +363,14 @@ class Model:
         config = self.module.config
         shape = (1, config.num_mel_bins, 2 * config.max_source_positions)
         with self.lock, self.using("float32"), modules.evaluating(self.module), torch.inference_mode():
-            features = torch.full(shape, SILENCE, device=self.module.device)
+            features = torch.full(shape, SILENCE, device=self.device)
             heard = self.module.get_encoder()(features).last_hidden_state
         frames = [Token(f"[{index}]", index, 0, 0, None, 0, "special") for index in range(heard.shape[1])]
         return Encoded(frames, [0] * len(frames), heard=heard)
 
     def inputs(self, encoded: Encoded) -> dict[str, Any]:
         """Return the arguments of the forward pass for one input: a batch of one, without padding."""
-        device = self.module.device
+        device = self.device
         if encoded.pixels is not None:
             return self._image_inputs(encoded)
         if encoded.heard is not None:
@@ -369,7 +380,7 @@ class Model:
             arguments = {
                 "input_ids": ids,
                 "attention_mask": torch.ones_like(ids),
-                **image_text.arguments(encoded, self.module),
+                **image_text.arguments(encoded, device, self.module.dtype),
             }
         if self.facts.kind == "encoder-decoder":
             # The decoder also runs without a text, on its start token.
@@ -383,7 +394,7 @@ class Model:
         return arguments
 
     def _image_inputs(self, encoded: Encoded) -> dict[str, Any]:
-        pixels = encoded.pixels.to(self.module.device, self.module.dtype) if encoded.pixels is not None else None
+        pixels = encoded.pixels.to(self.device, self.module.dtype) if encoded.pixels is not None else None
         arguments: dict[str, Any] = {"pixel_values": pixels}
         known = self.facts.patches
         if known and encoded.grid and encoded.grid.size != known.size and "interpolate_pos_encoding" in self._accepted:

@@ -11,21 +11,22 @@ from threading import RLock
 from typing import Any
 from weakref import ReferenceType, ref
 
-from ..core.lazy import torch
+from ..core.lazy import Tensor, torch
 from ..errors import Unsupported
-from .facts import QUANTISED
+from .dispatch import hooks_of, is_offloaded, persistent
+from .quantisation import in_own_type, is_plain, is_quantised, lacks_arithmetic
 
 ELSEWHERE = (
-    'Some of this model\'s weights are not in memory: they are offloaded or were never loaded (device "meta"). '
-    "Load the whole model onto one device."
+    'Some of this model\'s weights were never loaded, or are offloaded such that they cannot be read one module at a time (device "meta"). '
+    "Load it onto one device, or with device_map."
 )
-SPREAD = "This model is spread over several devices. Load the whole model onto one device."
+OFFLOADED = "Quantised layers of this model are offloaded, and cannot be read there. Load them onto a device."
+SPREAD = "This model is spread over several devices without the hooks that move its hidden states. Load it with device_map, or onto one device."
 COMPILED = "Parts of this model are compiled. Load it without torch.compile, or compile the whole model."
 PROMPT = (
     "This adapter prepends learned vectors to the input, which Headscope does not support. Load the model without it."
 )
-# Packages whose modules compute with quantised weights: torch's own, torchao, bitsandbytes, GPTQ and AWQ.
-QUANTISING = ("torch.ao.nn.", "torch.nn.quantized", "torchao.", "bitsandbytes.", "auto_gptq.", "gptqmodel.", "awq.")
+INTEGERS = "Linear layers of this model have weights of a type that they cannot compute with. Load the model with the package that quantised it."
 
 # Messages of torch on the CPU, the operating system, and CUDA's libraries.
 NO_MEMORY = ("can't allocate memory", "Cannot allocate memory", "not enough memory", "ALLOC_FAILED")
@@ -39,23 +40,27 @@ _registry = RLock()  # reentrant: an owner may be garbage-collected, and removed
 def unwrap(module: Any) -> Any:
     """Return the transformers model inside a compiled model or a PeftModel, or the module itself.
 
-    Raises Unsupported for quantised weights, weights that are not in memory or on several devices, and compiled parts.
+    Raises Unsupported for compiled parts, weights that no hook of accelerate brings into memory or to where they are needed, and integers as weights.
     """
     module = _inside(module)
     if any(type(part).__name__ == "OptimizedModule" for part in module.modules()):
         raise Unsupported(COMPILED)
-    if getattr(module, "is_quantized", False) or any(
-        type(part).__module__.startswith(QUANTISING) for part in module.modules()
-    ):
-        raise Unsupported(QUANTISED)
-    tensors = [*module.parameters(), *module.buffers()]
-    if any(tensor.is_meta for tensor in tensors):
-        raise Unsupported(ELSEWHERE)
-    if len({tensor.device for tensor in tensors}) > 1:
+    parts = list(module.modules())
+    for part in parts:
+        meta = any(tensor.is_meta for tensor in _own(part))
+        if meta and not is_offloaded(part):
+            raise Unsupported(ELSEWHERE)
+        if is_quantised(part) and (meta or lacks_arithmetic(part)):
+            raise Unsupported(OFFLOADED if meta else INTEGERS)
+    devices = {tensor.device for part in parts for tensor in _own(part) if not tensor.is_meta}
+    if len(devices) > 1 and not any(map(hooks_of, parts)):
         raise Unsupported(SPREAD)
-    if any(_is_quantised(parameter) for parameter in module.parameters()):
-        raise Unsupported(QUANTISED)
     return module
+
+
+def _own(part: Any) -> list[Tensor]:
+    """Return the parameters and buffers of a part itself."""
+    return [*part.parameters(recurse=False), *part.buffers(recurse=False)]
 
 
 def _inside(module: Any) -> Any:
@@ -66,11 +71,6 @@ def _inside(module: Any) -> Any:
     if getattr(module.active_peft_config, "is_prompt_learning", False):
         raise Unsupported(PROMPT)
     return module.get_base_model()
-
-
-def _is_quantised(parameter: torch.Tensor) -> bool:
-    """Return whether a parameter holds anything but floats of 16 bits or more."""
-    return not parameter.is_floating_point() or torch.finfo(parameter.dtype).bits < 16
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -169,28 +169,40 @@ def evaluating(module: Any) -> Iterator[None]:
 def converted(module: Any, dtype: torch.dtype) -> Iterator[None]:
     """Convert parameters and buffers to `dtype`; the original tensors are restored on exit.
 
-    Like from_pretrained(dtype=...), a narrower type leaves non-persistent buffers unchanged, such as the frequencies of rotary embeddings.
+    Like from_pretrained(dtype=...), a narrower type leaves non-persistent buffers unchanged, such as the frequencies of rotary embeddings. Quantised layers keep
+    theirs, and compute in the type that the module was loaded in.
     """
-    kept: list[tuple[torch.Tensor, torch.Tensor]] = []
-    try:
-        for tensor in _convertible(module, dtype):
-            kept.append((tensor, tensor.data))
-            tensor.data = tensor.data.to(dtype)
-        yield
-    finally:
-        for tensor, data in kept:
-            tensor.data = data
+    kept: list[tuple[Tensor, Tensor]] = []
+    replaced: list[tuple[dict[str, Any], str, Tensor]] = []
+    with in_own_type(module, dtype):
+        try:
+            for tensor in _convertible(module, dtype):
+                kept.append((tensor, tensor.data))
+                tensor.data = tensor.data.to(dtype)
+            for table, name, tensor in _offloaded(module, dtype):
+                replaced.append((table, name, tensor))
+                table[name] = torch.nn.Parameter(tensor.data.to(dtype), requires_grad=False)
+            yield
+        finally:
+            for tensor, data in kept:
+                tensor.data = data
+            for table, name, tensor in replaced:
+                table[name] = tensor
 
 
-def _convertible(module: Any, dtype: torch.dtype) -> list[torch.Tensor]:
-    """Return the parameters and buffers that are converted to `dtype`."""
-    others = [
-        tensor
-        for tensor in (*module.parameters(), *module.buffers())
-        if tensor.is_floating_point() and tensor.dtype != dtype
-    ]
+def _convertible(module: Any, dtype: torch.dtype) -> list[Tensor]:
+    """Return the parameters and buffers in memory that are converted to `dtype`."""
+    own = {id(one): one for part in module.modules() if not is_quantised(part) for one in _own(part)}
+    others = [one for one in own.values() if is_plain(one) and not one.is_meta and one.dtype != dtype]
     wide = torch.finfo(dtype).bits
     if all(torch.finfo(tensor.dtype).bits <= wide for tensor in others):
         return others
-    persistent = {id(tensor) for tensor in module.state_dict(keep_vars=True).values()}
-    return [tensor for tensor in others if id(tensor) in persistent or torch.finfo(tensor.dtype).bits <= wide]
+    saved = {id(tensor) for part in module.modules() for _, tensor in persistent(part)}
+    return [tensor for tensor in others if id(tensor) in saved or torch.finfo(tensor.dtype).bits <= wide]
+
+
+def _offloaded(module: Any, dtype: torch.dtype) -> list[tuple[dict[str, Any], str, Tensor]]:
+    """Return where the stand-ins of offloaded parameters are, whose type is that in which the weights come into memory."""
+    tables = [part._parameters for part in module.modules() if is_offloaded(part)]  # noqa: SLF001 - where accelerate replaces them
+    entries = [(table, name, one) for table in tables for name, one in table.items() if one is not None]
+    return [entry for entry in entries if entry[2].is_meta and entry[2].is_floating_point() and entry[2].dtype != dtype]

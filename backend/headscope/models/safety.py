@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import CorruptModel, UnsafeModel, UnsafeWeights
-from .facts import reject_quantised
+from .facts import find_quantiser
 
 # Keys that make transformers, or a library it calls, import or download code.
 DENIED = frozenset(
@@ -57,7 +57,7 @@ def check(folder: Path) -> dict[str, Any]:
             reject_code(read_json(folder / name))
     if (folder / "tokenizer.json").is_file():
         read_json(folder / "tokenizer.json", LARGEST_TOKENIZER)
-    reject_quantised(config)
+    find_quantiser(config)
     for shard in weight_files(folder):
         check_header(shard)
     return config
@@ -150,9 +150,27 @@ def weight_files(folder: Path) -> list[Path]:
 def count_weights(path: Path) -> int:
     """Return the number of floating-point weights in a safetensors file. Raises CorruptModel."""
     try:
-        return sum(_count(tensor) for tensor in _read_header(path))
+        return sum(map(_count, _read_header(path).values()))
     except (KeyError, TypeError, ValueError):
         raise CorruptModel("A weight file of the model is damaged.") from None
+
+
+def weight_bytes(path: Path, itemsize: int | None) -> dict[str, int]:
+    """Return the bytes in memory of each tensor of a safetensors file: `itemsize` for every number of 16 bits or more, None for as many as in the file.
+
+    Raises CorruptModel.
+    """
+    try:
+        return {name: _bytes(tensor, itemsize) for name, tensor in _read_header(path).items()}
+    except (KeyError, TypeError, ValueError):
+        raise CorruptModel("A weight file of the model is damaged.") from None
+
+
+def _bytes(tensor: dict[str, Any], itemsize: int | None) -> int:
+    start, end = tensor["data_offsets"]
+    floating = FLOATING.match(str(tensor["dtype"]))
+    wide = itemsize is not None and floating is not None and int(floating[1]) >= 16
+    return _count(tensor) * int(itemsize or 0) if wide else int(end - start)
 
 
 def _count(tensor: dict[str, Any]) -> int:
@@ -168,7 +186,7 @@ def _count(tensor: dict[str, Any]) -> int:
 
 def stored_dtype(folder: Path) -> str:
     """Return bfloat16 or float16 if all floating-point weights are of that type, and float32 otherwise. Raises CorruptModel or UnsafeWeights."""
-    types = {str(tensor.get("dtype")) for path in weight_files(folder) for tensor in _read_header(path)}
+    types = {str(tensor.get("dtype")) for path in weight_files(folder) for tensor in _read_header(path).values()}
     floating = {name for name in types if name.startswith(("F", "BF"))}
     return NARROW.get(floating.pop(), "float32") if len(floating) == 1 else "float32"
 
@@ -178,8 +196,8 @@ def check_header(path: Path) -> None:
     _read_header(path)
 
 
-def _read_header(path: Path) -> list[dict[str, Any]]:
-    """Return the description of every tensor in a safetensors file. Raises CorruptModel."""
+def _read_header(path: Path) -> dict[str, dict[str, Any]]:
+    """Return the description of every tensor in a safetensors file by name. Raises CorruptModel."""
     size = path.stat().st_size
     try:
         with path.open("rb") as file:
@@ -187,8 +205,8 @@ def _read_header(path: Path) -> list[dict[str, Any]]:
             if length > min(LARGEST_HEADER, size - 8):
                 raise ValueError
             header = json.loads(file.read(length))
-            tensors = [tensor for name, tensor in header.items() if name != "__metadata__"]
-            if 8 + length + max((tensor["data_offsets"][1] for tensor in tensors), default=0) != size:
+            tensors = {name: tensor for name, tensor in header.items() if name != "__metadata__"}
+            if 8 + length + max((tensor["data_offsets"][1] for tensor in tensors.values()), default=0) != size:
                 raise ValueError
             return tensors
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError, struct.error):
