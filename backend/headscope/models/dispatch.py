@@ -11,7 +11,7 @@ from ..core.lazy import Tensor, torch
 
 def hooks_of(part: Any) -> tuple[Any, ...]:
     """Return the hooks of accelerate that move a part's weights and inputs."""
-    hook = getattr(part, "_hf_hook", None)
+    hook = vars(part).get("_hf_hook")
     return () if hook is None else tuple(getattr(hook, "hooks", (hook,)))
 
 
@@ -22,14 +22,22 @@ def is_offloaded(part: Any) -> bool:
 
 def execution_device(module: Any) -> torch.device | None:
     """Return the device of the module's inputs, or of those of its first part that accelerate moves; None if it moves none."""
-    devices = (getattr(hook, "execution_device", None) for part in module.modules() for hook in hooks_of(part))
-    first = next((device for device in devices if device is not None), None)
-    return None if first is None else torch.device(first)
+    hooks = (hook for part in module.modules() for hook in hooks_of(part) if _places(hook))
+    first = next(hooks, None)
+    return None if first is None else torch.device(first.execution_device)
+
+
+def _places(hook: Any) -> bool:
+    return getattr(hook, "execution_device", None) is not None
 
 
 def home(module: Any) -> torch.device:
     """Return the device of a model's inputs and outputs, on which Headscope reads everything that its parts compute."""
-    return execution_device(module) or module.device
+    placing = next(filter(_places, hooks_of(module)), None)
+    if placing is not None:
+        return torch.device(placing.execution_device)
+    device: torch.device = module.device
+    return execution_device(module) or device if device.type == "meta" else device
 
 
 @contextmanager

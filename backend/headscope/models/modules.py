@@ -60,7 +60,8 @@ def unwrap(module: Any) -> Any:
 
 def _own(part: Any) -> list[Tensor]:
     """Return the parameters and buffers of a part itself."""
-    return [*part.parameters(recurse=False), *part.buffers(recurse=False)]
+    tables = (part._parameters, part._buffers)  # noqa: SLF001 - many times faster than its methods
+    return [one for table in tables for one in table.values() if one is not None]
 
 
 def _inside(module: Any) -> Any:
@@ -174,12 +175,13 @@ def converted(module: Any, dtype: torch.dtype) -> Iterator[None]:
     """
     kept: list[tuple[Tensor, Tensor]] = []
     replaced: list[tuple[dict[str, Any], str, Tensor]] = []
-    with in_own_type(module, dtype):
+    quantised, plain, offloaded = _sorted(module)
+    with in_own_type(module, quantised, dtype):
         try:
-            for tensor in _convertible(module, dtype):
+            for tensor in _convertible(plain, dtype):
                 kept.append((tensor, tensor.data))
                 tensor.data = tensor.data.to(dtype)
-            for table, name, tensor in _offloaded(module, dtype):
+            for table, name, tensor in _stand_ins(offloaded, dtype):
                 replaced.append((table, name, tensor))
                 table[name] = torch.nn.Parameter(tensor.data.to(dtype), requires_grad=False)
             yield
@@ -190,19 +192,27 @@ def converted(module: Any, dtype: torch.dtype) -> Iterator[None]:
                 table[name] = tensor
 
 
-def _convertible(module: Any, dtype: torch.dtype) -> list[Tensor]:
-    """Return the parameters and buffers in memory that are converted to `dtype`."""
-    own = {id(one): one for part in module.modules() if not is_quantised(part) for one in _own(part)}
-    others = [one for one in own.values() if is_plain(one) and not one.is_meta and one.dtype != dtype]
+def _sorted(module: Any) -> tuple[list[Any], list[Any], list[Any]]:
+    """Return the parts that are quantised, the others, and those of all that are offloaded."""
+    parts = list(module.modules())
+    quantised = [part for part in parts if is_quantised(part)]
+    chosen = set(map(id, quantised))
+    return quantised, [part for part in parts if id(part) not in chosen], [part for part in parts if is_offloaded(part)]
+
+
+def _convertible(parts: list[Any], dtype: torch.dtype) -> list[Tensor]:
+    """Return the parameters and buffers of the parts that are in memory and to be converted to `dtype`."""
+    own = {id(one): one for part in parts for one in _own(part)}
+    others = [one for one in own.values() if one.dtype != dtype and is_plain(one) and not one.is_meta]
     wide = torch.finfo(dtype).bits
     if all(torch.finfo(tensor.dtype).bits <= wide for tensor in others):
         return others
-    saved = {id(tensor) for part in module.modules() for _, tensor in persistent(part)}
+    saved = {id(tensor) for part in parts for _, tensor in persistent(part)}
     return [tensor for tensor in others if id(tensor) in saved or torch.finfo(tensor.dtype).bits <= wide]
 
 
-def _offloaded(module: Any, dtype: torch.dtype) -> list[tuple[dict[str, Any], str, Tensor]]:
+def _stand_ins(parts: list[Any], dtype: torch.dtype) -> list[tuple[dict[str, Any], str, Tensor]]:
     """Return where the stand-ins of offloaded parameters are, whose type is that in which the weights come into memory."""
-    tables = [part._parameters for part in module.modules() if is_offloaded(part)]  # noqa: SLF001 - where accelerate replaces them
+    tables = [part._parameters for part in parts]  # noqa: SLF001 - where accelerate replaces them
     entries = [(table, name, one) for table in tables for name, one in table.items() if one is not None]
     return [entry for entry in entries if entry[2].is_meta and entry[2].is_floating_point() and entry[2].dtype != dtype]

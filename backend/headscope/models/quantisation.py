@@ -12,14 +12,17 @@ from ..core.lazy import Tensor, torch
 
 def is_plain(tensor: Any) -> bool:
     """Return whether a tensor is one of floats of 16 bits or more that are the weights themselves: not packed, and without scales."""
-    if not isinstance(tensor, torch.Tensor) or hasattr(tensor, "__tensor_flatten__"):
-        return False
-    packed = isinstance(tensor, torch.nn.Parameter) and type(tensor) is not torch.nn.Parameter
-    return not packed and tensor.is_floating_point() and torch.finfo(tensor.dtype).bits >= 16
+    if type(tensor) not in (torch.nn.Parameter, torch.Tensor):  # faster than what follows
+        packed = isinstance(tensor, torch.nn.Parameter) or hasattr(tensor, "__tensor_flatten__")
+        if packed or not isinstance(tensor, torch.Tensor):
+            return False
+    return bool(tensor.is_floating_point() and tensor.dtype.itemsize >= 2)
 
 
 def is_quantised(part: Any) -> bool:
     """Return whether a part is a linear layer that computes its weight from something else: packed integers, fewer bits, scales."""
+    if "in_features" not in vars(part) and not hasattr(type(part), "in_features"):  # faster than to ask the part
+        return False
     sizes = (getattr(part, name, None) for name in ("in_features", "out_features"))
     return all(isinstance(size, int) for size in sizes) and not is_plain(getattr(part, "weight", None))
 
@@ -51,9 +54,8 @@ def own_type(module: Any) -> torch.dtype:
 
 
 @contextmanager
-def in_own_type(module: Any, dtype: torch.dtype) -> Iterator[None]:
-    """Let quantised layers compute in the type that the module was loaded in, while the rest of it computes in `dtype`."""
-    parts = quantised_parts(module)
+def in_own_type(module: Any, parts: list[Any], dtype: torch.dtype) -> Iterator[None]:
+    """Let the quantised parts compute in the type that the module was loaded in, while the rest of it computes in `dtype`."""
     own = own_type(module) if parts else dtype
     kept = [(vars(part), vars(part).get("forward")) for part in parts if own != dtype]
     try:
