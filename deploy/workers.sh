@@ -17,8 +17,10 @@ stop() {
 
 workers=()
 trap 'stop; exit 0' TERM INT
-for device in "${devices[@]}"; do
-  headscope worker --device "$device" &
+address=${HEADSCOPE_METRICS_ADDRESS-}
+for number in "${!devices[@]}"; do
+  # Each worker serves its metrics on a port of its own.
+  HEADSCOPE_METRICS_ADDRESS=${address:+${address%:*}:$((${address##*:} + number))} headscope worker --device "${devices[$number]}" &
   workers+=($!)
 done
 wait -n

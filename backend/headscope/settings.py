@@ -119,6 +119,12 @@ class Settings(BaseSettings):
         ge=0,
         description="A worker process of a cluster that uses more memory is restarted after its job; 0 means no limit.",
     )
+    metrics_address: str | None = Field(
+        default=None,
+        pattern=r"^\S+:\d{1,5}$",
+        examples=["127.0.0.1:9101", "0.0.0.0:9101"],
+        description="Where a worker of a cluster serves its metrics to Prometheus, for example 127.0.0.1:9101, without an access token. A server has /metrics.",
+    )
     threads: int = Field(default=0, ge=0, description="Threads of torch; 0 lets torch choose.")
     prewarm: bool = Field(default=True, description="Load the default model when the server starts.")
     log_format: Literal["text", "json"] = Field(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,8 +13,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from headscope.api.routes.metrics import COUNTERS, HISTOGRAMS
-from headscope.jobs import BUCKETS
+from headscope.jobs.metrics import BUCKETS, COUNTERS, HISTOGRAMS
 from headscope.lenses import LENSES
 from tests.support.cluster import Cluster
 from tests.support.server import API, SLOW, Server, eventually
@@ -24,7 +24,11 @@ Labels = frozenset[tuple[str, str]]
 
 def samples(server: Server) -> dict[tuple[str, Labels], float]:
     """Return every sample of /metrics by name and labels."""
-    text = server.client.get("/metrics").text
+    return parsed(server.client.get("/metrics").text)
+
+
+def parsed(text: str) -> dict[tuple[str, Labels], float]:
+    """Return the samples of a text."""
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(text)
@@ -34,7 +38,12 @@ def samples(server: Server) -> dict[tuple[str, Labels], float]:
 
 def by_name(server: Server, name: str, **labels: str) -> float:
     """Return the sum of the samples with this name and these labels."""
-    return sum(value for (found, has), value in samples(server).items() if found == name and labels.items() <= has)
+    return total(samples(server), name, **labels)
+
+
+def total(found: dict[tuple[str, Labels], float], name: str, **labels: str) -> float:
+    """Return the sum of those of these samples."""
+    return sum(value for (other, has), value in found.items() if other == name and labels.items() <= has)
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +77,31 @@ def test_where_the_time_went(used: Server, name: str) -> None:
     ]
     assert counts == sorted(counts)
     assert by_name(used, f"headscope_{name}_bucket", le="+Inf") == 2
+
+
+def test_workers_count_their_work_on_a_port_of_their_own(cluster: Cluster) -> None:
+    """A worker reports the passes, loads, bytes and times of its process that runs models; a server of the cluster reports none of these, but jobs and requests."""
+
+    def of_workers() -> dict[tuple[str, Labels], float]:
+        found = Counter[tuple[str, Labels]]()
+        for worker in cluster.workers:
+            answer = httpx.get(f"http://127.0.0.1:{worker.port}/metrics", trust_env=False)
+            assert answer.headers["content-type"].startswith("text/plain")
+            found.update(parsed(answer.text))
+        return found
+
+    names = ("headscope_forward_passes_total", "headscope_written_bytes_total", "headscope_run_seconds_count")
+    cluster.idle()
+    before = of_workers()
+    cluster.analyse(model="bert", text="Counted where it is computed.")
+    after, of_server = of_workers(), samples(cluster)
+    passes, written, runs = (total(after, name) - total(before, name) for name in names)
+    assert (passes, runs) == (1, 1)
+    assert written > 1000
+    assert total(after, "headscope_model_loads_total") >= 1
+    assert [total(of_server, name) for name in names] == [0, 0, 0]
+    assert total(of_server, "headscope_jobs", status="done") >= 1
+    assert not {"headscope_jobs", "headscope_results", "headscope_http_requests_total"} & {name for name, _ in after}
 
 
 def test_each_class_of_device_has_a_queue(cluster: Cluster) -> None:

@@ -304,18 +304,3 @@ def test_trim(database: JobDatabase) -> None:
     assert database.statuses() == {"running": 1, "queued": 1}
     assert database.finish(jobs[4].id, jobs[4].run, "done")
     assert [job.id for job in database.page(10, float("inf"))] == [f"{5:032x}", f"{4:032x}"]
-
-
-def test_counters_add_up_over_processes(open_database: Open) -> None:
-    """Concurrent counts and observations are not lost."""
-    with ThreadPoolExecutor(4) as threads:
-        list(threads.map(lambda _: open_database().count("forward_passes"), range(40)))
-        list(threads.map(lambda n: open_database().observe("run", {"model": "m", "lens": 'a"b'}, n), range(40)))
-    database = open_database()
-    database.count("forward_passes", 2)
-    database.observe("run", {}, 0.005)
-    assert database.counters() == {"forward_passes": 42}
-    of_model, of_all = sorted(database.histograms(), key=lambda histogram: -histogram.total)
-    assert (of_model.name, dict(of_model.labels)) == ("run", {"model": "m", "lens": 'a"b'})
-    assert (sum(of_model.counts), of_model.total) == (40, sum(range(40)))
-    assert (sum(of_model.counts[:11]), of_all.counts[0], of_all.total) == (11, 1, 0.005)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import redis
+import yaml
 
 from tests.support.compose import PASSWORDS, ROOT, Stack, image, read
 
@@ -69,6 +70,20 @@ def test_nothing_starts_without_passwords(missing: str) -> None:
         read(**{**PASSWORDS, missing: ""})
     assert missing in refused.value.stderr
     assert "set it in .env" in refused.value.stderr
+
+
+def test_prometheus_finds_servers_and_workers() -> None:
+    """By their names on a network of the file, and at the port that the file sets for workers."""
+    servers, workers = yaml.safe_load((ROOT / "deploy" / "prometheus" / "prometheus.yml").read_text())["scrape_configs"]
+    ((target,),) = [config["targets"] for config in servers["static_configs"]]
+    (found,) = workers["dns_sd_configs"]
+    assert target == f"api:{SERVICES['api']['ports'][0].split(':')[2].removesuffix('/tcp')}"
+    serving = {name for name, service in SERVICES.items() if "HEADSCOPE_METRICS_ADDRESS" in service["environment"]}
+    assert set(found["names"]) == serving == {"worker", "gpu"}
+    assert {SERVICES[name]["environment"]["HEADSCOPE_METRICS_ADDRESS"] for name in serving} == {
+        f"0.0.0.0:{found['port']}"
+    }
+    assert all("front" in SERVICES[name]["networks"] for name in ("api", *serving))
 
 
 def test_no_secret_is_in_the_files() -> None:

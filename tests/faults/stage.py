@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -33,7 +34,7 @@ class Account:
 
     `lost`: accepted but never done or no longer known. `duplicate`: ended twice, or more than one result. `wrong`: other bytes than those of
     a server that nothing happened to. `errors`: answers of 500 and above that are not documented. `refused`: documented ones. `resent`: failed as
-    documented, and sent again by their clients. `again`: forward passes beyond one for each job. `first`, `all`: s from the fault until the next
+    documented, and sent again by their clients. `again`: results computed beyond one for each job. `first`, `all`: s from the fault until the next
     analysis was done, and until all were. `broken`: what else was not as promised.
     """
 
@@ -113,7 +114,8 @@ class Stage:
     def run(self, strike: Callable[[Stage, Load], None], documented: frozenset[str], forgets: bool) -> Account:
         """Strike under load; jobs are sent again after errors with `documented` codes, and after a fault that `forgets`."""
         eventually(self._clear, "nothing to be left of an earlier run")
-        passes, results, broken = self.server.settled("forward_passes_total"), self.results(), ""
+        self.server.idle()
+        before, results, broken = self._computed(), self.results(), ""
         self.others = {}
         with Load(lambda: self.servers, self._bodies) as load:
             self.struck()
@@ -130,12 +132,21 @@ class Stage:
             forget(self.server, {**self._expected, **self.others})  # lest the next run finds them
             raise
         account.broken = account.broken or broken
-        once = len(self._bodies) + sum(self.others.values())
-        if not forgets:  # which the counters do, too
-            account.again = self.server.metric("forward_passes_total") - passes - once
+        if not forgets:
+            meant = sum(passes for id_, passes in self.others.items() if id_ in self._expected)
+            account.again = (self._computed() - before).total() - len(self._bodies) - meant
         forget(self.server, {**self._expected, **self.others})
         account.duplicate += abs(self.results() - results)
         return account
+
+    def _computed(self) -> Counter[str]:
+        """How often each analysis of the load has been computed, by the logs of all processes, which outlive them."""
+        workers = self.server.workers if isinstance(self.server, Cluster) else []
+        lines = [
+            line for part in (*self.servers, *workers) for line in part.log().splitlines() if '"analysis ends"' in line
+        ]
+        events = [json.loads(line) for line in lines if line.endswith("}")]  # a killed process may leave half a line
+        return Counter(event["job"] for event in events if event["end"] == "done" and event["job"] in self._expected)
 
     def _look_after(self) -> None:
         """Restart workers that have exited, as Docker does."""

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.cluster import Cluster
 from tests.support.lossy import Lossy
-from tests.support.server import DEADLINE, eventually
+from tests.support.server import DEADLINE
 
 Parts = tuple[Cluster, Lossy]
 
@@ -27,20 +27,13 @@ def parts(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[Pa
         yield cluster, way
 
 
-def observed(cluster: Cluster) -> int:
-    """Return the number of timed analyses, which a worker reports last."""
-    return sum(sum(found.counts) for found in cluster.database().histograms() if found.name == "run_seconds")
-
-
-@pytest.mark.parametrize("word", [b"\r\ntake\r\n", b"forward_passes", b"run_seconds", b"\r\nfinish\r\n"])
-def test_done_and_counted_once(parts: Parts, word: bytes) -> None:
-    """With any lost response there is one attempt, one forward pass and one observation."""
+@pytest.mark.parametrize("word", [b"\r\ntake\r\n", b"\r\nfinish\r\n"])
+def test_done_once(parts: Parts, word: bytes) -> None:
+    """With any lost response there is one attempt and one forward pass."""
     cluster, way = parts
-    eventually(lambda: observed(cluster) == cluster.settled("forward_passes_total"), "the counts of the test before")
-    passes = observed(cluster)
+    passes = cluster.settled("forward_passes_total")
     lost = way.lose(word)
     document = cluster.analyse(model="bert", text=f"The cat lost {word!r}.")
     assert lost.wait(DEADLINE)
     assert document["attempts"] == 1
-    eventually(lambda: observed(cluster) > passes, "the last report")
-    assert (cluster.metric("forward_passes_total"), observed(cluster)) == (passes + 1, passes + 1)
+    assert cluster.metric("forward_passes_total") == passes + 1

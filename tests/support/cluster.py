@@ -9,13 +9,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psutil
 import pytest
 
 from headscope.jobs import RedisJobDatabase
 from headscope.server.accounts import FILE, Accounts
 from tests.support.compose import Stack, Worker
-from tests.support.server import Server, eventually
+from tests.support.server import Server, eventually, value_of
 
 # Constants of a cluster whose tests wait until a lost worker is noticed: seconds instead of a quarter of a minute.
 IMPATIENT = {"cluster.STALE_SECONDS": 4.0, "worker_process.HEARTBEAT_SECONDS": 0.5}
@@ -123,6 +124,18 @@ class Cluster(Server):
         """Add a worker with its own settings."""
         self.workers.append(self.stack.worker(f"worker-{len(self.workers)}", **settings).start())
         return self.workers[-1]
+
+    def metric(self, name: str) -> int:
+        """A number of /metrics; a counter is the sum over all servers and workers, each from its own start on."""
+        if not name.endswith("_total"):
+            return super().metric(name)
+        texts = [server.client.get("/metrics").text for server in self.servers if server.running]
+        texts += [
+            httpx.get(f"http://127.0.0.1:{worker.port}/metrics", trust_env=False).text
+            for worker in self.workers
+            if worker.running
+        ]
+        return sum(value_of(text, name) for text in texts if f"headscope_{name} " in text)
 
     def children(self) -> list[psutil.Process]:
         """Return the processes that run models."""

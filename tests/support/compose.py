@@ -138,11 +138,11 @@ class Redis(Service):
 
 
 class Worker(Service):
-    """`headscope worker` and its child, which runs models."""
+    """`headscope worker` and its child, which runs models. Its metrics are at `port`."""
 
-    def __init__(self, log: Path, command: Sequence[str], environment: Mapping[str, str], name: str) -> None:
+    def __init__(self, log: Path, command: Sequence[str], environment: Mapping[str, str], name: str, port: int) -> None:
         super().__init__(log, command, environment)
-        self.name = name
+        self.name, self.port = name, port
 
     def start(self, *options: str, **more: str) -> Worker:
         """Start it; it runs jobs once it is listed, which `Cluster.ready` waits for."""
@@ -190,7 +190,8 @@ class Stack:
 
     def start(self, name: str, *, service: str | None = None, **more: str) -> None:
         """Start a process of a service, by default the service `name`. `more` is added to the environment."""
-        words, environment = self.words(service or name), self.environment(service or name)
+        port = self.ports.setdefault(name, free_port(2))  # two, for a container of two workers
+        words, environment = self.words(service or name, port=port), self.environment(service or name, port)
         self._programs[name] = Service(self.log(name), words, environment).start(**more)
 
     def redis(self, name: str) -> Redis:
@@ -202,9 +203,10 @@ class Stack:
 
     def worker(self, name: str, **settings: Any) -> Worker:
         """Return a new worker, not started yet."""
+        port = self.ports.setdefault(name, free_port())
         words = [*self._changed(self.words("worker")), "--name", name]
-        environment = {**self.environment("worker"), **variables(**settings)}
-        made = self._programs[name] = Worker(self.log(name), words, environment, name)
+        environment = {**self.environment("worker", port), **variables(**settings)}
+        made = self._programs[name] = Worker(self.log(name), words, environment, name, port)
         return made
 
     def api(self, name: str) -> tuple[list[str], dict[str, str]]:
@@ -262,12 +264,12 @@ class Stack:
         program.kill(signal.SIGTERM)
         return int(program.process.returncode)
 
-    def environment(self, service: str) -> dict[str, str]:
+    def environment(self, service: str, port: int | None = None) -> dict[str, str]:
         """Return the environment that a container of the service would have, with the PATH of its programs."""
         file = self.services[service]
         built = file.get("build", {}).get("dockerfile", "Dockerfile") if "build" in file else None
         values = {**(image(built)["env"] if built else {}), **file["environment"]}
-        values = {name: self._here(service, value) for name, value in values.items() if value is not None}
+        values = {name: self._here(service, value, port) for name, value in values.items() if value is not None}
         ours = {**self._ours, "PYTHONPATH": str(ROOT / "backend")} if built else {}
         path = f"{Path(sys.executable).parent}:{self.folder / 'bin'}:{os.environ['PATH']}"
         return {**values, **ours, "PATH": path, "LANG": "C.UTF-8"}
@@ -290,7 +292,7 @@ class Stack:
         for name in ("broker", "cache"):
             text = text.replace(f"@{name}:6379", f"@127.0.0.1:{self.ports[name]}")
         own_port = str(port or self.ports[service if service in self.ports else "api"])
-        return re.sub(r"(?<!\d)(6379|8000)(?!\d)", own_port, text)
+        return re.sub(r"(?<!\d)(6379|8000|9101)(?!\d)", own_port, text)
 
 
 @contextmanager
@@ -300,18 +302,23 @@ def redis_server(*options: str, service: str = "broker") -> Iterator[Redis]:
         yield stack.redis(service).start(*options)
 
 
-def free_port() -> int:
-    """Return a port for this process alone, which stays free after its server has stopped: outgoing connections never use ports below 32768."""
+def free_port(count: int = 1) -> int:
+    """Return the first of some adjacent ports for this process alone, which stay free after their servers have stopped: outgoing connections never use ports below 32768."""
     while True:
-        port = random.SystemRandom().randrange(20_000, 32_000)
-        # Tells other test processes that the port is taken, before its server listens.
-        reservation = socket.socket(socket.AF_UNIX)
-        try:
-            reservation.bind(f"\0headscope-test-port-{port}")
-            with socket.socket() as listening:
-                listening.bind(("127.0.0.1", port))
-        except OSError:
-            reservation.close()
-            continue
-        reservation.detach()  # stays open as long as this process
-        return port
+        first = random.SystemRandom().randrange(20_000, 32_000)
+        if all(_reserve(port) for port in range(first, first + count)):
+            return first
+
+
+def _reserve(port: int) -> bool:
+    """Tell other test processes that a port is taken, before its server listens; return False if it is taken already."""
+    reservation = socket.socket(socket.AF_UNIX)
+    try:
+        reservation.bind(f"\0headscope-test-port-{port}")
+        with socket.socket() as listening:
+            listening.bind(("127.0.0.1", port))
+    except OSError:
+        reservation.close()
+        return False
+    reservation.detach()  # stays open as long as this process
+    return True

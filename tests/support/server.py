@@ -68,6 +68,11 @@ def bearer(token: str | None) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"} if token else {}
 
 
+def value_of(metrics: str, name: str) -> int:
+    """The value of a line of metrics."""
+    return int(float(next(line for line in metrics.splitlines() if line.startswith(f"headscope_{name} ")).split()[-1]))
+
+
 class Program:
     """One process, its log, and what can be done to it."""
 
@@ -283,9 +288,8 @@ class Server(Program):
         return self.metric(name)
 
     def metric(self, name: str) -> int:
-        """A counter of /metrics."""
-        lines = self.client.get("/metrics").text.splitlines()
-        return int(float(next(line for line in lines if line.startswith(f"headscope_{name} ")).split()[-1]))
+        """A number of /metrics, by its name with its labels."""
+        return value_of(self.client.get("/metrics").text, name)
 
 
 def _cmdline(process: psutil.Process) -> list[str]:

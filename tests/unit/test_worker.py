@@ -19,6 +19,7 @@ from headscope.models.catalog import Catalog
 from headscope.settings import Settings
 from headscope.store import Results
 from headscope.worker.engine import AnalysisEngine
+from tests.support.metrics import counted
 
 BERT = {"model": "bert", "lenses": ["weights", "effective"], "measures": ["entropy"]}
 TEXTS = ["The cat sat.", "Sat the cat.", "The sat cat."]  # equally many tokens
@@ -43,7 +44,7 @@ class Desk:
         self._ends = multiprocessing.Pipe()
         self.server, self.line = ServerReporter(self._ends[0]), PipeReporter(self._ends[1])
         self.worker, self.store = AnalysisEngine(settings), Results.local(settings.home, settings.quota_bytes)
-        self._catalog = Catalog(settings)
+        self._catalog, self._counted = Catalog(settings), self._counters()
 
     def job(self, number: int, **body: Any) -> Job:
         """An accepted job, as run `number`."""
@@ -59,11 +60,12 @@ class Desk:
 
     def counted(self) -> dict[str, int]:
         """Loads and passes since the last time."""
-        counts: dict[str, int] = {}
-        for kind, *said in self.server.messages():
-            if kind == "count" and said[0] in ("model_loads", "forward_passes"):
-                counts[said[0]] = counts.get(said[0], 0) + said[1]
-        return counts
+        before, self._counted = self._counted, self._counters()
+        return {name: int(self._counted[name] - before[name]) for name in before if self._counted[name] > before[name]}
+
+    @staticmethod
+    def _counters() -> dict[str, float]:
+        return {name: counted(name) for name in ("model_loads", "forward_passes")}
 
     def close(self) -> None:
         """Hang up at both ends."""
@@ -149,6 +151,6 @@ def test_a_model_stays_in_the_type_of_its_files(desk: Desk, models: Path) -> Non
         assert desk.run(job) == [None]
         assert desk.counted() == {"model_loads": 1, "forward_passes": 1}
     located = Catalog(desk.settings).locate("narrow")
-    loaded = [desk.worker.model(located, desk.line, dtype=dtype).module.dtype for dtype in ("bfloat16", "float32")]
+    loaded = [desk.worker.model(located, dtype=dtype).module.dtype for dtype in ("bfloat16", "float32")]
     assert loaded == [torch.bfloat16, torch.float32]
     assert desk.counted() == {}

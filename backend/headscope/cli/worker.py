@@ -15,7 +15,7 @@ import psutil
 
 from .. import logs, stores
 from ..errors import HeadscopeError
-from ..jobs import JobDatabase, Worker, WorkerState, celery
+from ..jobs import JobDatabase, Worker, WorkerState, celery, metrics
 from ..jobs.worker_process import WorkerProcess
 from ..server import doctor
 from ..server.service import PRELOAD, create_engine
@@ -44,6 +44,8 @@ def worker(device: str | None, name: str | None, check: bool) -> None:
         _check(database)
         return
     logs.configure(settings.log_format, settings.log_level)
+    if settings.metrics_address:
+        metrics.serve(settings.metrics_address)
     stores.prepare(settings)
     doctor.refuse_evicting_broker(settings)
     chosen = settings.model_copy(update={"device": _device(settings.device)})

@@ -2,12 +2,10 @@
 
 from .embedded import Embedded
 from .engine import Engine, Problems
-from .histogram import BUCKETS
 from .job import (
     LOCAL,
     TERMINAL,
     ChunkState,
-    Histogram,
     Job,
     JobDatabase,
     JobKind,
@@ -26,14 +24,12 @@ from .sqlite import SqliteJobDatabase
 from .watch import Watcher
 
 __all__ = [
-    "BUCKETS",
     "LOCAL",
     "TERMINAL",
     "TIMEOUT_SECONDS",
     "ChunkState",
     "Embedded",
     "Engine",
-    "Histogram",
     "Job",
     "JobDatabase",
     "JobKind",

@@ -16,6 +16,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from ..errors import HeadscopeError, StorageFull, StoreUnavailable
+from . import metrics
 from .engine import Engine, Problems
 from .job import Job, JobDatabase, Worker, outcome, settle, timed_out
 from .progress import PipeReporter, ServerReporter
@@ -196,9 +197,9 @@ class Embedded:
 
     def _receive(self) -> None:
         """Write the child's reports to the job database."""
-        for method, *arguments in self._reporter.messages() if self._reporter else ():
+        for report in self._reporter.messages() if self._reporter else ():
             with contextlib.suppress(HeadscopeError):  # reports may be lost while the disk is full
-                getattr(self._database, method)(*arguments)
+                self._database.progress(*report)
 
     def _trim(self) -> None:
         if time.monotonic() - self._trimmed > TRIM_SECONDS:
@@ -222,7 +223,7 @@ class Embedded:
                 1,
                 mp_context=CONTEXT,
                 initializer=_child_main,
-                initargs=(theirs, self._engine, self._arguments),
+                initargs=(theirs, metrics.relay().sending, self._engine, self._arguments),
             )
         return self._pool
 
@@ -261,7 +262,7 @@ class _Child:
 
 def _prewarm() -> None:
     """Load the default model, in the child."""
-    _Child.engine.prewarm(_Child.reporter)
+    _Child.engine.prewarm()
 
 
 def _work(jobs: list[Job]) -> Outcome:
@@ -271,7 +272,9 @@ def _work(jobs: list[Job]) -> Outcome:
     return problems, Worker(NAME, warm=_Child.engine.warm, most_tokens=_Child.engine.most_tokens, pid=os.getpid())
 
 
-def _child_main(connection: Connection, engine: Callable[..., Engine], arguments: tuple[Any, ...]) -> None:
+def _child_main(
+    connection: Connection, counts: Connection, engine: Callable[..., Engine], arguments: tuple[Any, ...]
+) -> None:
     """Set up a new child, which ignores Ctrl-C and exits with its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
@@ -282,4 +285,5 @@ def _child_main(connection: Connection, engine: Callable[..., Engine], arguments
             os._exit(1)
 
     threading.Thread(target=exit_with_parent, name="follow-parent", daemon=True).start()
+    metrics.send_to(counts)
     _Child.reporter, _Child.engine = PipeReporter(connection), engine(*arguments)

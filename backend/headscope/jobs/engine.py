@@ -22,7 +22,7 @@ class Engine(Protocol):
     def most_tokens(self) -> int:
         """Most tokens of several inputs in one forward pass; 0 for one input at a time."""
 
-    def prewarm(self, reporter: ProgressReporter) -> None:
+    def prewarm(self) -> None:
         """Load the default model before the first job."""
 
     def run(self, jobs: Sequence[Job], reporter: ProgressReporter) -> Problems:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Collection, Iterable
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
 from ..errors import Cancelled, QueueFull, TimedOut, WorkerLost
+from . import metrics
 
 Status = Literal["queued", "running", "done", "failed", "cancelled"]
 TERMINAL: frozenset[str] = frozenset({"done", "failed", "cancelled"})
@@ -134,13 +135,6 @@ class Run:
     worker: str
 
 
-class ReportId(NamedTuple):
-    """An idempotency key of an addition to a counter: the client that sends it and its sequence number. A retry is not added again."""
-
-    client_id: str
-    number: int
-
-
 @dataclass(frozen=True, slots=True)
 class Limits:
     """The most queued jobs, in all and per owner; None for no limit."""
@@ -150,16 +144,6 @@ class Limits:
 
 
 NO_LIMITS = Limits()
-
-
-@dataclass(frozen=True, slots=True)
-class Histogram:
-    """Observations with one name and labels: counts per bucket of `histogram.BUCKETS` (the last is above all bounds), and their sum."""
-
-    name: str
-    labels: Mapping[str, str] = field(default_factory=dict)
-    counts: tuple[int, ...] = ()
-    total: float = 0.0
 
 
 class JobDatabase(Protocol):
@@ -269,18 +253,6 @@ class JobDatabase(Protocol):
     def shared(self, key: str) -> str | None:
         """Return the id of the analysis or study that a share key opens."""
 
-    def count(self, name: str, number: int = 1, *, report: ReportId | None = None) -> None:
-        """Add to a persistent counter. Callers that may have to retry pass a `report`."""
-
-    def counters(self) -> dict[str, int]:
-        """Return all counters."""
-
-    def observe(self, name: str, labels: Mapping[str, str], value: float, *, report: ReportId | None = None) -> None:
-        """Add an observation to a histogram, as `count` does to a counter. The caller must bound the number of label values."""
-
-    def histograms(self) -> list[Histogram]:
-        """Return all histograms."""
-
     def trim(self, older_than: float = KEEP_SECONDS, most: int = KEEP_JOBS) -> int:
         """Remove jobs that ended more than `older_than` s ago or before the `most` last ones, and grants beyond the `most` newest of each owner.
 
@@ -302,8 +274,7 @@ def running(database: JobDatabase, ids: Collection[str]) -> dict[str, int]:
 def settle(database: JobDatabase, jobs: Iterable[Job], seconds: float) -> None:
     """Requeue jobs whose worker was lost. They fail after ATTEMPTS workers, or once they have run for `seconds`."""
     workers = {job.worker for job in jobs if _settle(database, job, seconds)}
-    if workers:
-        database.count("worker_losses", len(workers))
+    metrics.count("worker_losses", len(workers))
 
 
 def _settle(database: JobDatabase, job: Job, seconds: float) -> bool:

@@ -15,15 +15,12 @@
 -- owners:<id>, mine:<owner>, readers   set, zset, set    grants, both ways, and every owner who has any
 -- chunks:<id>              set     chunks of a study that has not ended
 -- shares, keys             hash    share key -> "id:owner", and back
--- reported:<client>        string  the number of its last addition to counters or observations
 -- seen, workers            zset, hash    worker -> time of its last heartbeat, its state
 
 local call, prefix = redis.call, KEYS[1]
 local clock = call('TIME')
 local now = clock[1] + clock[2] / 1e6
 local commands = {}
--- How long the last report of a client is remembered (s).
-local REPORT_SECONDS = 86400
 
 local function k(...) return prefix .. table.concat({...}, ':') end
 local function get(id, ...) return call('HMGET', k('job', id), ...) end
@@ -429,16 +426,6 @@ function commands.shared(key)
   local pair = call('HGET', k('shares'), key)
   return pair and string.match(pair, '^(.-):')
 end
-
-function commands.add(index, list, client, number)
-  if client ~= '' then
-    if tonumber(number) <= tonumber(call('GET', k('reported', client)) or 0) then return end
-    call('SET', k('reported', client), number, 'EX', REPORT_SECONDS)
-  end
-  for name, number in pairs(cjson.decode(list)) do call('HINCRBYFLOAT', k(index), name, number) end
-end
-
-function commands.all(index) return json(call('HGETALL', k(index))) end
 
 function commands.trim(older_than, most, limit)
   local dropped, too_many = 0, call('ZCARD', k('ended')) - most

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from redis.exceptions import TimeoutError as Timeout
 from redis.retry import Retry
 
 from ..errors import BrokerUnavailable
-from . import histogram, scheduling
+from . import scheduling
 from .job import (
     GONE_SECONDS,
     KEEP_JOBS,
@@ -30,12 +30,10 @@ from .job import (
     NO_LIMITS,
     TRIM_JOBS,
     ChunkState,
-    Histogram,
     Job,
     JobKind,
     Limits,
     Problem,
-    ReportId,
     Run,
     Status,
     Work,
@@ -48,10 +46,10 @@ from .job import (
 
 # How Redis runs each command of the script: READS only read; GROWS are rejected, before any change, if its memory is full; all others are allowed then,
 # because they end or remove jobs.
-READS = "get_many front expired unreleased waiting oldest position newest_version changed_since statuses page chunks workers may_read shared all now"
+READS = "get_many front expired unreleased waiting oldest position newest_version changed_since statuses page chunks workers may_read shared now"
 GROWS = "enqueue grant share"
 # Commands that are not idempotent. They are not retried if the response is lost.
-ONCE = "take add"
+ONCE = "take"
 # After a timeout, commands fail at once for this long (s): otherwise every request would wait for its own timeout, and for the others'.
 PAUSE_SECONDS = 0.5
 # The timeout of a command that a request waits for (s): such a request fails within two seconds.
@@ -212,22 +210,6 @@ class RedisJobDatabase:
     def shared(self, key: str) -> str | None:
         found: str | None = self._run("shared", key)
         return found
-
-    def count(self, name: str, number: int = 1, *, report: ReportId | None = None) -> None:
-        self._add("counters", {name: number}, report)
-
-    def _add(self, index: str, increments: Mapping[str, float], report: ReportId | None) -> None:
-        self._run("add", index, json.dumps(increments), *(report or ("", 0)))
-
-    def counters(self) -> dict[str, int]:
-        return {name: int(value) for name, value in _pairs(self._run("all", "counters")).items()}
-
-    def observe(self, name: str, labels: Mapping[str, str], value: float, *, report: ReportId | None = None) -> None:
-        self._add("observations", histogram.increments(name, labels, value), report)
-
-    def histograms(self) -> list[Histogram]:
-        counters = _pairs(self._run("all", "observations"))
-        return histogram.histograms({name: float(value) for name, value in counters.items()})
 
     def trim(self, older_than: float = KEEP_SECONDS, most: int = KEEP_JOBS) -> int:
         return int(self._run("trim", older_than, most, TRIM_JOBS))

@@ -24,8 +24,6 @@ CREATE TABLE runs (run INTEGER PRIMARY KEY, id TEXT NOT NULL, worker TEXT NOT NU
 CREATE TABLE workers (name TEXT PRIMARY KEY, state TEXT NOT NULL, seen REAL NOT NULL);
 CREATE TABLE grants (owner TEXT NOT NULL, id TEXT NOT NULL, requested REAL NOT NULL, PRIMARY KEY (owner, id));
 CREATE TABLE shares (share_key TEXT PRIMARY KEY, id TEXT NOT NULL, owner TEXT NOT NULL, UNIQUE (id, owner));
-CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL);
-CREATE TABLE observations (name TEXT PRIMARY KEY, value REAL NOT NULL);
 CREATE INDEX jobs_queue ON jobs (status, owner, priority, number);
 CREATE INDEX jobs_alike ON jobs (status, recipe, tokens, priority, number);
 CREATE INDEX jobs_created ON jobs (created);

@@ -6,13 +6,13 @@ import json
 import secrets
 import sqlite3
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from ..database import Database
-from . import histogram, scheduling
+from . import scheduling
 from .job import (
     GONE_SECONDS,
     KEEP_JOBS,
@@ -20,12 +20,10 @@ from .job import (
     NO_LIMITS,
     TRIM_JOBS,
     ChunkState,
-    Histogram,
     Job,
     JobKind,
     Limits,
     Problem,
-    ReportId,
     Run,
     Status,
     Work,
@@ -336,27 +334,6 @@ class SqliteJobDatabase:
     def shared(self, key: str) -> str | None:
         row = self._connection.execute("SELECT id FROM shares WHERE share_key = ?", (key,)).fetchone()
         return str(row[0]) if row else None
-
-    # `report` is not needed: a write to a file is not retried.
-    def count(self, name: str, number: int = 1, *, report: ReportId | None = None) -> None:
-        self._add("counters", {name: number})
-
-    def counters(self) -> dict[str, int]:
-        return dict(self._connection.execute("SELECT name, value FROM counters").fetchall())
-
-    def observe(self, name: str, labels: Mapping[str, str], value: float, *, report: ReportId | None = None) -> None:
-        with self._database.change():
-            self._add("observations", histogram.increments(name, labels, value))
-
-    def _add(self, table: str, increments: Mapping[str, float]) -> None:
-        for name, number in increments.items():
-            self._connection.execute(
-                f"INSERT INTO {table} VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = value + excluded.value",
-                (name, number),
-            )
-
-    def histograms(self) -> list[Histogram]:
-        return histogram.histograms(dict(self._connection.execute("SELECT name, value FROM observations").fetchall()))
 
     def trim(self, older_than: float = KEEP_SECONDS, most: int = KEEP_JOBS) -> int:
         with self._database.change() as connection:

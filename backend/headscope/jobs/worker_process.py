@@ -14,6 +14,7 @@ from dataclasses import replace
 from celery.exceptions import SoftTimeLimitExceeded
 
 from ..errors import BrokerUnavailable, HeadscopeError
+from . import metrics
 from .engine import Engine, Problems
 from .job import Job, JobDatabase, Problem, Status, Worker, outcome, settle, timed_out
 from .progress import DatabaseReporter
@@ -48,6 +49,7 @@ class WorkerProcess:
         self._job_seconds, self._prewarm = job_seconds, prewarm
         self._database = database()
         self._reporter = DatabaseReporter(self._database)
+        self._counts = metrics.relay().sending
         self._engine: Engine | None = None
         self._settled = False
         self._task = ""
@@ -62,6 +64,7 @@ class WorkerProcess:
         """Start a new child: settle the jobs of its predecessor, start the heartbeat, and load the engine."""
         # If all processes are stopped at once, the parent stops this one.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        metrics.send_to(self._counts)
         self._database = self._open_database()
         self._reporter = DatabaseReporter(self._database)
         with suppress(BrokerUnavailable):
@@ -75,7 +78,7 @@ class WorkerProcess:
             os._exit(1)
         if self._prewarm:
             try:
-                self._engine.prewarm(self._reporter)
+                self._engine.prewarm()
             except Exception:  # the first job that needs the model reports the error
                 logger.exception("cannot load the default model")
         self._idle_since = time.monotonic()
@@ -185,7 +188,6 @@ class WorkerProcess:
             try:
                 self._write_ends()
                 self._requeue_unknown()
-                self._reporter.flush()
                 self._database.heartbeat(self._current(), list(self._jobs))
                 self._discard_ended(self._database)
                 self._restart_if_disconnected()

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 from .. import logs, stores
 from ..analysis.request import AnalysisRequest, with_stored_image
 from ..errors import BrokerUnavailable, HeadscopeError, NotReady, Unknown
-from ..jobs import LOCAL, Embedded, Engine, Job, JobDatabase, JobKind, Limits, Watcher
+from ..jobs import LOCAL, Embedded, Engine, Job, JobDatabase, JobKind, Limits, Watcher, metrics
 from ..jobs.cluster import Cluster
 from ..models.catalog import Catalog
 from ..models.sentence_encoder import SentenceEncoder
@@ -279,7 +279,7 @@ class Service:
             if not self.results.quarantine(id_):
                 return
             logger.warning("analysis %s is corrupt on disk: quarantined, will be computed again", id_)
-            self.database.count("corrupt_results")
+            metrics.count("corrupt_results")
             job = self.database.get(id_)
             if job is None:
                 raise unknown_job("analysis")

@@ -19,7 +19,7 @@ from ..analysis.pipeline import AnalysisTask
 from ..analysis.request import AnalysisRequest, with_stored_image
 from ..capture import examine
 from ..errors import Cancelled, CorruptModel, HeadscopeError, OutOfMemory, StorageFull
-from ..jobs import Job, Problem, ProgressReporter
+from ..jobs import Job, Problem, ProgressReporter, metrics
 from ..models import loading, safety
 from ..models.catalog import Catalog
 from ..models.loading import Model
@@ -71,18 +71,12 @@ class AnalysisEngine:
         if settings.threads:
             torch.set_num_threads(settings.threads)
 
-    def model(
-        self,
-        located: Located,
-        reporter: ProgressReporter,
-        progress: ReportProgress = ignore_progress,
-        dtype: str = "float32",
-    ) -> Model:
+    def model(self, located: Located, progress: ReportProgress = ignore_progress, dtype: str = "float32") -> Model:
         """Return the model of these files, loading it if necessary, in `dtype` if it is stored so. Evicts the least recently used models beyond warm_bytes."""
         kept = dtype != "float32" and located.folder is not None and safety.stored_dtype(located.folder) == dtype
         key = located.digest(), dtype if kept else "float32"
         if key not in self._models:
-            reporter.count("model_loads")
+            metrics.count("model_loads")
             model = self._load(located, progress, key[1])
             key = model.digest, key[1]  # after a download, the digest of its files instead of its hub id
             self._models[key] = model
@@ -106,11 +100,11 @@ class AnalysisEngine:
         progress(0.0, "loading", f"{located.name}, {memory.size(located.bytes)}" if located.local else located.name)
         return loading.load(located, self._device, report_download, dtype)
 
-    def prewarm(self, reporter: ProgressReporter) -> None:
+    def prewarm(self) -> None:
         """Load and examine the default model if it is on this machine."""
         located = self._catalog.locate(self._catalog.default)
         if located.local:
-            examine(self.model(located, reporter))
+            examine(self.model(located))
 
     def run(self, jobs: Sequence[Job], reporter: ProgressReporter) -> dict[str, Problem | None]:
         """Run jobs of one recipe, or one part of a study. Return job id -> problem document, or None if the result is stored.
@@ -133,7 +127,7 @@ class AnalysisEngine:
                 else:
                     tasks += [task] if task else []
                     problems[job.id] = None
-            return problems | (self._analyse(tasks, reporter) if tasks else {})
+            return problems | (self._analyse(tasks) if tasks else {})
 
     def _download(self, job: Job, reporter: ProgressReporter) -> Problem | None:
         """Download a model into the hub's cache and check its files; return the problem, or None."""
@@ -157,9 +151,12 @@ class AnalysisEngine:
     def _run_study_job(self, job: Job, reporter: ProgressReporter) -> Problem | None:
         """Compute a chunk of a study, or merge all chunks; return the problem, or None."""
         _log_start(job)
-        run = self._studies.chunk if job.kind == "chunk" else self._studies.study
+        progress = _Progress(reporter, job.id)
         try:
-            run(job, reporter, _Progress(reporter, job.id))
+            if job.kind == "chunk":
+                self._studies.chunk(job, progress)
+            else:
+                self._studies.study(job, reporter, progress)
         except EXPECTED as error:
             return _log_end(job, error)
         return _log_end(job, None)
@@ -176,30 +173,28 @@ class AnalysisEngine:
         writer = writers.enter_context(self._results.writer(job.id, (job.id, job.run)))
         return JobTask(request=request, job=job, located=located, sink=writer, progress=_Progress(reporter, job.id))
 
-    def _analyse(self, tasks: Sequence[JobTask], reporter: ProgressReporter) -> dict[str, Problem | None]:
+    def _analyse(self, tasks: Sequence[JobTask]) -> dict[str, Problem | None]:
         """Load the model that the tasks share, run them, and store their results."""
         started = time.perf_counter()
         try:
-            model = self.model(tasks[0].located, reporter, tasks[0].progress, tasks[0].request.dtype)
+            model = self.model(tasks[0].located, tasks[0].progress, tasks[0].request.dtype)
         except EXPECTED as error:
             return {task.job.id: _log_end(task.job, error) for task in tasks}
         loaded = time.perf_counter() - started
         outcomes = pipeline.run_many(
-            model, tasks, limit=self._settings.job_bytes, on_pass=lambda: reporter.count("forward_passes")
+            model, tasks, limit=self._settings.job_bytes, on_pass=lambda: metrics.count("forward_passes")
         )
         problems = dict[str, Problem | None]()
         for task, outcome in zip(tasks, outcomes, strict=True):
-            failure = outcome if isinstance(outcome, Exception) else self._store(task, outcome, loaded, reporter)
+            failure = outcome if isinstance(outcome, Exception) else self._store(task, outcome, loaded)
             problems[task.job.id] = _log_end(task.job, failure)
             if failure is None:
                 waited = 0.0 if task.job.started is None else task.job.started - task.job.created
                 times = {"wait": waited, "load": loaded, "run": time.perf_counter() - started}
-                self._observe(task.request, times, reporter)
+                self._observe(task.request, times)
         return problems
 
-    def _store(
-        self, task: JobTask, result: pipeline.Result, loaded: float, reporter: ProgressReporter
-    ) -> Exception | None:
+    def _store(self, task: JobTask, result: pipeline.Result, loaded: float) -> Exception | None:
         """Store a result; return the error, or None."""
         result.timing_ms["load"] = round(loaded * 1e3, 1)
         try:
@@ -207,18 +202,18 @@ class AnalysisEngine:
             written = task.sink.finish({**result.to_document(), "id": task.job.id}, result.to_arrays())
         except EXPECTED as error:
             return error
-        reporter.count("written_bytes", written)
+        metrics.count("written_bytes", written)
         return None
 
     def _request(self, payload: str) -> AnalysisRequest:
         """Parse a payload, and replace the name of a stored image by the image."""
         return with_stored_image(AnalysisRequest.model_validate_json(payload), self._inputs.read)
 
-    def _observe(self, request: AnalysisRequest, seconds: dict[str, float], reporter: ProgressReporter) -> None:
+    def _observe(self, request: AnalysisRequest, seconds: dict[str, float]) -> None:
         """Record the durations of an analysis. To bound the number of time series, models outside the catalogue count as "other"."""
         model = request.model if request.model in self._catalog.names() else "other"
         for name, value in seconds.items():
-            reporter.observe(f"{name}_seconds", {"model": model, "lens": next(iter(request.lens_names), "none")}, value)
+            metrics.observe(f"{name}_seconds", {"model": model, "lens": next(iter(request.lens_names), "none")}, value)
 
 
 def _downloaded(done: int, total: int) -> str:

@@ -10,7 +10,7 @@ from itertools import product
 from typing import Any, Protocol
 
 from ..errors import CorruptModel, InvalidDataset, ModelError
-from ..jobs import Job, ProgressReporter
+from ..jobs import Job, ProgressReporter, metrics
 from ..models.catalog import Catalog
 from ..models.loading import Model
 from ..models.located import Located
@@ -52,19 +52,19 @@ class StudyJobs:
         catalog: Catalog,
         results: Results,
         inputs: Blobs,
-        model: Callable[[Located, ProgressReporter, ReportProgress], Model],
+        model: Callable[[Located, ReportProgress], Model],
     ) -> None:
         self._settings, self._catalog = settings, catalog
         self._results, self._inputs, self._model = results, inputs, model
         # The latest study whose models could not be loaded, and why.
         self._failed: tuple[tuple[str, str | None], ModelError] | None = None
 
-    def chunk(self, job: Job, reporter: ProgressReporter, progress: ReportProgress) -> None:
+    def chunk(self, job: Job, progress: ReportProgress) -> None:
         """Compute a chunk, unless it is already stored."""
         payload = json.loads(job.payload)
         if not self._results.exists(payload["study"]) and not self._results.exists(job.id):
             sent, attempt = (payload["study"], job.request_id), (job.id, job.run)
-            self._compute(ChunkJob(job.id, payload["part"], payload["blob"], sent, attempt), reporter, progress)
+            self._compute(ChunkJob(job.id, payload["part"], payload["blob"], sent, attempt), progress)
 
     def study(self, job: Job, reporter: ProgressReporter, progress: ReportProgress) -> None:
         """Merge all chunks in order. Wait for chunks that other workers are computing, and compute missing ones here."""
@@ -85,7 +85,7 @@ class StudyJobs:
         summary = total.summary(StudyRequest.model_validate(payload["request"]), payload["dataset"])
         progress(1.0, "writing", "", force=True)
         with self._results.writer(job.id, (job.id, job.run)) as writer:
-            reporter.count("written_bytes", writer.finish(summary.document, summary.arrays))
+            metrics.count("written_bytes", writer.finish(summary.document, summary.arrays))
         for part in parts:
             self._results.delete(part.id)
 
@@ -96,7 +96,7 @@ class StudyJobs:
             if found is not None:
                 return found
             if part.id not in reporter.running_elsewhere(study):
-                return self._compute(part, reporter, progress)
+                return self._compute(part, progress)
             progress(1.0, "merging", "", force=True)
             time.sleep(POLL_SECONDS)
 
@@ -109,14 +109,14 @@ class StudyJobs:
             self._results.quarantine(id_)
             return None
 
-    def _compute(self, part: ChunkJob, reporter: ProgressReporter, progress: ReportProgress) -> Aggregate:
+    def _compute(self, part: ChunkJob, progress: ReportProgress) -> Aggregate:
         """Compute a chunk and store it. Raises InvalidDataset if its rows were evicted, and errors that concern all of its inputs."""
         data = self._inputs.read(part.blob)
         if data is None:
             raise InvalidDataset("The rows of this study were evicted. Send the study again.", pointer="/dataset")
         head, _, lines = data.partition(b"\n")
         request, rows = StudyRequest.model_validate_json(head), Chunk(lines)
-        models = self._models(part, request, rows, reporter, progress)
+        models = self._models(part, request, rows, progress)
         size = len(rows)
 
         def report(done: int) -> None:
@@ -128,22 +128,20 @@ class StudyJobs:
             request,
             limit=self._settings.job_bytes,
             progress=report,
-            on_pass=lambda: reporter.count("forward_passes"),
+            on_pass=lambda: metrics.count("forward_passes"),
         )
         document: dict[str, Any] = {"kind_of": "chunk", "aggregate": aggregate.document}
         with self._results.writer(part.id, part.attempt) as writer:
-            reporter.count("written_bytes", writer.finish(document, aggregate.arrays))
-        reporter.count("study_inputs", size)
+            metrics.count("written_bytes", writer.finish(document, aggregate.arrays))
+        metrics.count("study_inputs", size)
         return aggregate
 
-    def _models(
-        self, part: ChunkJob, request: StudyRequest, rows: Chunk, reporter: ProgressReporter, progress: ReportProgress
-    ) -> list[Model]:
+    def _models(self, part: ChunkJob, request: StudyRequest, rows: Chunk, progress: ReportProgress) -> list[Model]:
         """Load the models of a chunk. If that fails, for example because the hub does not answer, the study's other chunks fail without trying again."""
         if self._failed is not None and self._failed[0] == part.sent:
             raise self._failed[1]
         try:
-            return [self._model(located, reporter, progress) for located in self._locate(request, rows, part.content)]
+            return [self._model(located, progress) for located in self._locate(request, rows, part.content)]
         except ModelError as error:
             self._failed = part.sent, error.with_traceback(None)
             raise
