@@ -1,10 +1,9 @@
-"""Responses from memory or straight from a file equal those of the route, stay valid only while they are true, and respect access."""
+"""Repeated reads: responses are the same, stay valid only while they are true, and respect access."""
 
 from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from itertools import product
 from typing import Any
 
 import httpx
@@ -81,23 +80,8 @@ def test_what_one_user_asks_again_stays_theirs(lab: Users, path: str) -> None:
     assert {lab.ada.get(address).status_code for _ in range(2)} == {404}
 
 
-@both_deployments
-def test_a_slice_is_cut_as_the_route_cuts_it(server: Server) -> None:
-    """A client that has read the analysis before gets the same bytes without the route."""
-    document = f"/analyses/{server.analyse(**BODY, text='Cut in slices.')['id']}"
-    assert {server.get(document).status_code for _ in range(2)} == {200}
-    slices = ("", "layer=1&head=2", "head=0:2", "query=1:3&layer=0", "key=2", "layer=0%3A1")
-    for slice_, accept in product(slices, ("*/*", "application/x-npy")):
-        asked, routed = (
-            server.get(f"{document}/maps/weights?{slice_}{more}", headers={"Accept": accept})
-            for more in ("", "&by=token")
-        )
-        assert (asked.status_code, asked.headers["content-type"]) == (200, routed.headers["content-type"]), slice_
-        assert asked.content == routed.content, slice_
-
-
-def test_refusals_are_those_of_the_route(embedded: Server) -> None:
-    """Invalid requests are rejected as by the route."""
+def test_slices_that_are_rejected(embedded: Server) -> None:
+    """Invalid requests are rejected, also by a result that was read before; unknown and repeated parameters are ignored."""
     document = f"/analyses/{embedded.analyse(**BODY, text='Cut wrongly.')['id']}"
     assert {embedded.get(document).status_code for _ in range(2)} == {200}
     wrong = {

@@ -1,81 +1,62 @@
-"""Cached manifests: results are returned without waiting as long as their files are unchanged, and their use is noted."""
+"""Cached manifests: a manifest is read again as soon as a file of its entry has changed, and uses are noted once per second."""
 
 from __future__ import annotations
-
-from contextlib import suppress
 
 import numpy as np
 import pytest
 
 from headscope.store import Results
 from headscope.store.manifest import Manifest, ManifestCache, sealed
-from headscope.store.map_file import Corrupt, values_of
-from tests.contract.test_store import ALL, age, content, name, place, results, write
+from headscope.store.map_file import Corrupt
+from tests.contract.test_store import ALL, content, name, place, results, write
+from tests.support.server import eventually
 from tests.support.stores import Place
 
 __all__ = ["place", "results"]
 
 
-def test_uses_that_are_noted_later_count(results: Results, place: Place) -> None:
-    """A result returned from the cache counts as used once its use is noted."""
-    write(results, 0)
-    each = results.usage()[1]
-    small = place.open(int(each * 2.5))
-    write(small, 1)
-    age(small, [0, 1])
-    for number in (0, 1):
-        assert small.get(name(number)) is not None
-    age(small, [0, 1])
-    near = place.kind != "bucket"
-    assert (small.get_cached(name(0)) is not None) == near
-    small.note_uses()
-    write(small, 2)
-    assert [small.has(name(number)) for number in range(3)] == [near, not near, True]
-
-
 @pytest.mark.parametrize("file", ["manifest.json", "weights.safetensors"])
-@pytest.mark.parametrize("how", ["changed", "removed", "deleted", "quarantined"])
-def test_cached_results_are_unchanged(results: Results, place: Place, file: str, how: str) -> None:
-    """A result is cached once it has been read, until any process changes one of its files."""
+@pytest.mark.parametrize("how", ["changed", "removed", "deleted", "replaced"])
+def test_what_another_process_did_to_a_result_is_noticed(results: Results, place: Place, file: str, how: str) -> None:
+    """A result that was read before is found damaged, missing or new."""
     write(results, 1)
     assert results.get_cached(name(1)) is None
-    first = results.get(name(1))
-    near = place.kind != "bucket"
-    opened = results.get_cached(name(1))
-    assert (opened is not None) == near
-    assert opened is None or (opened.digest, opened.document) == (first.digest, first.document)
-    path = place.file(name(1), file)
+    first, second = results.get(name(1)), results.get(name(1))
+    assert results.get_cached(name(1)) == (None if place.kind == "bucket" else second)
+    assert second.manifest is first.manifest
+    assert second.fingerprint == first.fingerprint
+    assert (first.fingerprint is None) == (place.kind == "bucket")
+    path, other = place.file(name(1), file), place.open()
     data = place.files.cat_file(path)
     if how == "deleted":
-        place.open().delete(name(1))
-    else:
-        place.files.pipe_file(path, data[:-1]) if how == "changed" else place.files.rm(path)
-        if how == "quarantined":
-            place.open().quarantine(name(1))
-            write(results, 1)
+        other.delete(name(1))
+        assert results.get_cached(name(1)) is results.get(name(1)) is None
+        return
+    place.files.pipe_file(path, data[:-1]) if how == "changed" else place.files.rm(path)
     assert results.get_cached(name(1)) is None
-    if how == "quarantined":
-        assert results.get(name(1)).digest != first.digest
-        assert (results.get_cached(name(1)) is not None) == near
+    if how == "replaced":
+        other.quarantine(name(1))
+        write(other, 1)
+        third = results.get(name(1))
+        assert third.digest != first.digest
+        assert np.array_equal(third.maps("weights", ALL, ALL), content(1))
+    elif file == "manifest.json":
+        with pytest.raises(Corrupt):
+            results.get(name(1))
+    else:
+        third = results.get(name(1))
+        assert third.fingerprint != first.fingerprint or place.kind == "bucket"
+        with pytest.raises(Corrupt):
+            third.maps("weights", ALL, ALL)
 
 
-def test_reading_what_is_in_memory(results: Results, place: Place) -> None:
-    """A read that must not wait for a disk returns the right data or raises BlockingIOError; damage is detected."""
-    write(results, 1)
-    stored = results.get(name(1))
-
-    def now() -> np.ndarray | None:
-        try:
-            return values_of(stored.map_file("weights", ALL, slice(1, 3), wait=False))
-        except BlockingIOError:
-            return None
-
-    assert place.kind != "bucket" or now() is None
-    for found in (now(), stored.maps("weights", ALL, slice(1, 3)), now()):
-        assert found is None or np.array_equal(found, content(1)[:, 1:3])
-    place.files.pipe_file(place.file(name(1), "weights.safetensors"), content(2).tobytes() + bytes(200))
-    with suppress(Corrupt):
-        assert now() is None
+def test_a_use_soon_after_another_one_is_not_noted() -> None:
+    """Of each entry one use per second is noted, so that reading a result many times does not ask the index as often."""
+    kept = ManifestCache()
+    assert not kept.is_used("a")
+    kept.mark_used("a")
+    assert [kept.is_used(id_) for id_ in "ab"] == [True, False]
+    eventually(lambda: not kept.is_used("a"), "the next second")
 
 
 def test_the_cache_is_bounded() -> None:

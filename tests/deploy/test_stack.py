@@ -96,7 +96,7 @@ def test_the_doctor_finds_nothing_around_it(stack: Stack, lab: httpx.Client) -> 
 
 
 def test_reads_come_from_the_cache(lab: httpx.Client) -> None:
-    """The second read of a computed response is a hit in the cache."""
+    """The second read of a response is a hit in the cache if the server's own cache misses, here because of another encoding."""
     id_ = _analysed(lab)["id"]
 
     def hits() -> float:
@@ -105,7 +105,7 @@ def test_reads_come_from_the_cache(lab: httpx.Client) -> None:
 
     before = hits()
     path = f"/api/v1/analyses/{id_}/edges/weights?layer=0&head=0"
-    assert lab.get(path).content == lab.get(path).content
+    assert lab.get(path).content == lab.get(path, headers={"Accept-Encoding": "identity"}).content
     assert hits() > before
 
 

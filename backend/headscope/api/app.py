@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from functools import partial
 
 from fastapi import FastAPI
 
@@ -20,7 +19,6 @@ from .http.response_cache import ResponseCache
 from .middleware.access import AccessMiddleware
 from .middleware.bodies import BodyLimitMiddleware, BodyLimits
 from .middleware.metrics import PREFIX, MetricsMiddleware
-from .middleware.reads import ReadCacheMiddleware
 from .middleware.responses import LargeResponseMiddleware
 from .middleware.security import SecurityMiddleware
 from .routes import (
@@ -45,14 +43,15 @@ from .static_files import serve_page
 
 # Size of the thread pool for blocking calls.
 THREADS = 32
+# Tried in this order: the most frequent requests first.
 ROUTERS = (
+    analyses.router,
+    maps.router,
     session.router,
     models.router,
     declarations.router,
-    analyses.router,
     jobs.router,
     shares.router,
-    maps.router,
     exports.router,
     heads.router,
     compare.router,
@@ -102,13 +101,6 @@ def create(settings: Settings, *, tokens: bool = False) -> FastAPI:
 def _add_middleware(app: FastAPI, service: Service, accounts: Accounts, settings: Settings) -> None:
     """Add the middleware, from the innermost to the outermost."""
     limits = BodyLimits(settings)
-    app.add_middleware(
-        ReadCacheMiddleware,
-        service=service,
-        cache=app.state.response_cache,
-        find_reader=partial(maps.find_reader, service.limiters.memory),
-        route=maps.ROUTE,
-    )
     app.add_middleware(LargeResponseMiddleware, room=service.limiters.memory)
     app.add_middleware(BodyLimitMiddleware, limits=limits, memory=service.limiters.bodies)
     app.add_middleware(AccessMiddleware, accounts=accounts, shared=service.database.shared)

@@ -17,7 +17,6 @@ from ..store import Stored
 from ..store.map_file import Corrupt
 from .http.conditional import NO_CACHE, question_of, respond_with_etag
 from .middleware.access import Visitor
-from .middleware.reads import record_read
 
 T = TypeVar("T")
 # How long a request waits for a corrupt result to be computed again.
@@ -43,21 +42,16 @@ class Resource:
                 await self.service.watcher.ended(self.id, RECOMPUTE_SECONDS)
         raise NotReady("The stored result was corrupt and is being computed again. Try again in a moment.")
 
-    async def respond(
-        self, format_: str, make: Callable[[Stored], Response], *, computed: bool = True, whole: bool = True
-    ) -> Response:
+    async def respond(self, format_: str, make: Callable[[Stored], Response], *, computed: bool = True) -> Response:
         """Respond with what `make` returns for the result, or with 304 if the client has it. Raises as read() does.
 
         `computed`: whether the response takes longer than reading it from a disk; otherwise it is cached only if the store is remote.
-        `whole`: whether the route returns the response unchanged; otherwise it is not kept in this process.
         """
         question, if_none_match = question_of(self.request.scope), self.request.headers.get("if-none-match", "")
 
         def respond(stored: Stored) -> Response:
             cache = self.service.cache if computed or stored.remote else NO_CACHE
-            response = respond_with_etag(stored, question, format_, if_none_match, make, cache)
-            record_read(self.request, self.id, stored, response if whole and response.status_code == 200 else None)
-            return response
+            return respond_with_etag(stored, question, format_, if_none_match, make, cache)
 
         return await self.read(respond)
 

@@ -43,8 +43,8 @@ class BlobBackend(Protocol):
     def read(self, id_: str, folder: str, file: str) -> bytes:
         """Return a file of an entry; `folder` is the one its manifest names. Raises Corrupt if the file is missing."""
 
-    def fill(self, id_: str, folder: str, file: str, pieces: list[Piece], *, wait: bool = True) -> None:
-        """Fill each piece with the bytes at its offset. Raises Corrupt if the file is too short, and without `wait` BlockingIOError rather than wait for a disk."""
+    def fill(self, id_: str, folder: str, file: str, pieces: list[Piece]) -> None:
+        """Fill each piece with the bytes at its offset. Raises Corrupt if the file is too short."""
 
     def publish(self, id_: str, folder: Path) -> bool:
         """Make the entry in a staging folder visible; return False if the id is taken. Raises StorageFull."""

@@ -6,7 +6,6 @@ import errno
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from io import FileIO
 from pathlib import Path
 
 from .backend import QUARANTINED, Fingerprint, quarantine_name, quarantine_time, unavailable
@@ -18,10 +17,6 @@ from .staging import ABANDONED_SECONDS, discard, erase, move, sweep
 MISSING = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EIO})
 # Errors of a rename whose target exists.
 EXISTS = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR})
-# Errors of a read without waiting: the data is not in memory, or the file system does not support it.
-WOULD_BLOCK = frozenset({errno.EAGAIN, errno.EOPNOTSUPP, errno.EINVAL})
-# The flag of a read that never waits for a disk; None if the system has none.
-NOWAIT: int | None = getattr(os, "RWF_NOWAIT", None)
 
 
 class LocalBackend:
@@ -55,11 +50,12 @@ class LocalBackend:
         with _reading():
             return (self._folder(id_) / file).read_bytes()
 
-    def fill(self, id_: str, folder: str, file: str, pieces: list[Piece], *, wait: bool = True) -> None:
+    def fill(self, id_: str, folder: str, file: str, pieces: list[Piece]) -> None:
         with _reading(), open(self._file(id_, file), "rb", buffering=0) as source:  # noqa: PTH123 - see _file
             for start, room in pieces:
                 while room:
-                    count = _read(source, start, room) if wait else _read_now(source, start, room)
+                    source.seek(start)
+                    count = source.readinto(room)
                     if not count:
                         raise Corrupt
                     start, room = start + count, room[count:]
@@ -101,30 +97,11 @@ class LocalBackend:
             return False
 
 
-def _read(source: FileIO, start: int, room: memoryview) -> int:
-    source.seek(start)
-    return source.readinto(room)
-
-
-def _read_now(source: FileIO, start: int, room: memoryview) -> int:
-    """Read what is in memory. Raises BlockingIOError if nothing is, or the system cannot tell."""
-    if NOWAIT is None:
-        raise BlockingIOError
-    try:
-        return os.preadv(source.fileno(), [room], start, NOWAIT)
-    except OSError as error:
-        if error.errno in WOULD_BLOCK:
-            raise BlockingIOError from None
-        raise
-
-
 @contextmanager
 def _reading() -> Iterator[None]:
     """Raise Corrupt for a missing or unreadable file, and StoreUnavailable for any other failure of the system."""
     try:
         yield
-    except BlockingIOError:
-        raise
     except OSError as error:
         if error.errno in MISSING:
             raise Corrupt from None

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 
 from ..errors import HeadscopeError
 from .entries import EntryStore
-from .results import Results
 
 logger = logging.getLogger("headscope.store")
-# How often (s) a server notes which results were used, and checks whether it is its turn to tidy.
-NOTE_SECONDS = 1.0
+# How often (s) a server checks whether it is its turn to tidy.
 TIDY_SECONDS = 60.0
 
 
 class Maintenance:
-    """A thread that notes the uses of results and tidies stores. They are also tidied once at start-up, before anything is written."""
+    """A thread that tidies stores. They are also tidied once at start-up, before anything is written."""
 
-    def __init__(self, results: Results, *others: EntryStore) -> None:
-        self._results, self._stores = results, (results, *others)
+    def __init__(self, *stores: EntryStore) -> None:
+        self._stores = stores
         self._stop = threading.Event()
 
     def start(self) -> None:
@@ -34,13 +31,9 @@ class Maintenance:
         self._stop.set()
 
     def _run(self) -> None:
-        tidied = time.monotonic()
-        while not self._stop.wait(NOTE_SECONDS):
+        while not self._stop.wait(TIDY_SECONDS):
             try:
-                self._results.note_uses()
-                if time.monotonic() - tidied > TIDY_SECONDS:
-                    tidied = time.monotonic()
-                    self._tidy()
+                self._tidy()
             except HeadscopeError as error:  # the next round retries
                 logger.warning("cannot tidy the store: %s", error.detail)
             except Exception:

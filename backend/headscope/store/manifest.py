@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
-from cachetools import LRUCache
+from cachetools import LRUCache, TTLCache
 
 from .map_file import Corrupt
 
@@ -24,6 +24,9 @@ _SEAL = ', "sha256": "{}"}}'
 _SEAL_SIZE = len(_SEAL.format("0" * 64))
 # Bytes of all cached manifests. Parsed they take five times as much.
 CACHE_BYTES = 4 * 1024 * 1024
+# A use this soon (s) after another one is not noted: looking it up in the index would cost more than the read.
+SAME_USE_SECONDS = 1.0
+MAX_USED = 10_000
 
 
 class Manifest:
@@ -99,7 +102,7 @@ class ManifestCache:
     def __init__(self, maxsize: int = CACHE_BYTES) -> None:
         self._lock = threading.Lock()
         self._entries = LRUCache[str, tuple[Hashable, Manifest]](maxsize, getsizeof=lambda entry: entry[1].length)
-        self._used: set[str] = set()
+        self._used: TTLCache[str, None] = TTLCache(MAX_USED, SAME_USE_SECONDS)
 
     def get(self, id_: str) -> tuple[Hashable, Manifest] | tuple[None, None]:
         """Return the fingerprint and the manifest, if they are cached."""
@@ -112,12 +115,11 @@ class ManifestCache:
             self._entries[manifest.id] = fingerprint, manifest
 
     def mark_used(self, id_: str) -> None:
-        """Remember that an entry was used."""
+        """Remember for SAME_USE_SECONDS that the use of an entry has been noted in the index."""
         with self._lock:
-            self._used.add(id_)
+            self._used[id_] = None
 
-    def pop_used(self) -> set[str]:
-        """Return the ids marked as used since the last call."""
+    def is_used(self, id_: str) -> bool:
+        """Return whether the use of an entry was noted a moment ago."""
         with self._lock:
-            used, self._used = self._used, set()
-            return used
+            return id_ in self._used

@@ -55,9 +55,7 @@ class RemoteBackend:
             data: bytes = self._files.cat_file(f"{self._root}/{id_}/{folder}/{file}")
             return data
 
-    def fill(self, id_: str, folder: str, file: str, pieces: list[Piece], *, wait: bool = True) -> None:
-        if not wait:
-            raise BlockingIOError
+    def fill(self, id_: str, folder: str, file: str, pieces: list[Piece]) -> None:
         path = f"{self._root}/{id_}/{folder}/{file}"
         starts, ends = zip(*((start, start + len(room)) for start, room in pieces), strict=True)
         with self._connecting(reading=True):

@@ -61,10 +61,10 @@ class Stored:
         """Return the map of `lens` for slices of its layers and heads: [L', H', Q, K] float32. Raises Corrupt."""
         return values_of(self.map_file(lens, layers, heads))
 
-    def map_file(self, lens: str, layers: slice, heads: slice, *, wait: bool = True) -> memoryview:
-        """Return the same as a safetensors file with one tensor, `map`. Raises Corrupt, and without `wait` BlockingIOError rather than wait for a disk."""
+    def map_file(self, lens: str, layers: slice, heads: slice) -> memoryview:
+        """Return the same as a safetensors file with one tensor, `map`. Raises Corrupt."""
         shape, entry = tuple(self.document["shapes"][lens]), self.manifest
-        fill = partial(self.backend.fill, entry.id, entry.folder, f"{lens}.safetensors", wait=wait)
+        fill = partial(self.backend.fill, entry.id, entry.folder, f"{lens}.safetensors")
         return read_heads(fill, shape, layers, heads, entry.digests["maps"][lens])
 
     def verify(self) -> None:
@@ -104,21 +104,14 @@ class Results(EntryStore):
     def get(self, id_: str) -> Stored | None:
         """Return a result and mark it as used; None if it does not exist. Raises Corrupt or StoreUnavailable."""
         stored = self._find_cached(id_) or self._read(id_)
-        if stored is not None:
+        if stored is not None and not self._manifests.is_used(id_):
+            self._manifests.mark_used(id_)
             self._index.touch([id_])
         return stored
 
     def get_cached(self, id_: str) -> Stored | None:
-        """Return a result without waiting if its manifest is cached and its files are unchanged, else None. `note_uses` marks it as used."""
-        stored = self._find_cached(id_)
-        if stored is not None:
-            self._manifests.mark_used(id_)
-        return stored
-
-    def note_uses(self) -> None:
-        """Mark the results as used that `get_cached` has returned since the last call."""
-        if used := self._manifests.pop_used():
-            self._index.touch(used)
+        """Return a result that `get` returned a moment ago, without waiting; None if that was longer ago, or its files have changed."""
+        return self._find_cached(id_) if self._manifests.is_used(id_) else None
 
     def verify(self, id_: str) -> None:
         """Read everything of a result, if it exists. Raises Corrupt."""

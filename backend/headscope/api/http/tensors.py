@@ -29,13 +29,10 @@ MAX_BYTES = 160 * 1024 * 1024
 
 
 def choose_format(request: Request, requested: Format | None) -> Format:
-    """Return the format of `?format=` if given, otherwise that of the Accept header."""
-    return requested or preferred_format(request.headers.get("accept", ""))
-
-
-def preferred_format(accept: str) -> Format:
-    """Return the format with the largest weight in an Accept header; safetensors if it names none."""
-    weights = parse_weights(accept)
+    """Return the format of `?format=` if given, otherwise the one with the largest weight in the Accept header; safetensors if it names none."""
+    if requested:
+        return requested
+    weights = parse_weights(request.headers.get("accept", ""))
     best = max(MEDIA, key=lambda name: weights.get(MEDIA[name], 0.0))
     return best if weights.get(MEDIA[best]) else "safetensors"
 

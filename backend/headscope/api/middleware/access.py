@@ -65,9 +65,9 @@ class Visitor:
         """Return whether they may read an analysis or study of any owner."""
         return self.everything or self.shared == id_
 
-    def may_read(self, database: JobDatabase, id_: str) -> bool:
-        """Return whether they may read an analysis or study. Blocks. Raises BrokerUnavailable."""
-        return self.opens(id_) or (self.name is not None and database.may_read(id_, self.name))
+    async def may_read(self, database: JobDatabase, id_: str) -> bool:
+        """Return whether they may read an analysis or study. Raises BrokerUnavailable."""
+        return self.opens(id_) or (self.name is not None and await asyncio.to_thread(database.may_read, id_, self.name))
 
 
 class AccessMiddleware:

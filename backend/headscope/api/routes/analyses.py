@@ -14,11 +14,11 @@ from ...errors import HeadscopeError, ModelUnavailable, QueueFull, Unknown
 from ..dependencies import ResourceDep, ServiceDep, VisitorDep
 from ..error_responses import raises
 from ..http.negotiation import WaitSeconds, accepts_gzip
-from ..middleware.reads import record_read
+from ..http.response_cache import CachedRoute
 from ..schemas.analyses import AnalysisDocument, BatchAccepted, BatchInput, BatchRequest
 from .jobs import Submission, describe_analysis, submit
 
-router = APIRouter(prefix="/analyses", tags=["analyses"])
+router = APIRouter(prefix="/analyses", tags=["analyses"], route_class=CachedRoute)
 
 # Larger documents are compressed: that of 2,048 tokens is larger than all thumbnails.
 LARGE_DOCUMENT = 16 * 1024
@@ -62,10 +62,7 @@ async def show(analysis: ResourceDep) -> Response:
         body, headers = document.model_dump_json().encode(), {"Vary": "Accept-Encoding"}
         if accepts_gzip(request) and len(body) > LARGE_DOCUMENT:
             body, headers = gzip.compress(body, 1, mtime=0), headers | {"Content-Encoding": "gzip"}
-        response = Response(body, headers=headers, media_type="application/json")
-        if stored is not None and document.status == "done":
-            record_read(request, id_, stored, response)
-        return response
+        return Response(body, headers=headers, media_type="application/json")
 
     return await asyncio.to_thread(respond)
 

@@ -23,10 +23,10 @@ from ..dependencies import ResourceDep
 from ..error_responses import media, raises
 from ..http.conditional import CONDITIONAL
 from ..http.negotiation import accepts_gzip
-from ..http.response_cache import ResponseCache
+from ..http.response_cache import CachedRoute, ResponseCache
 from ..schemas.methods import PlotlyFigure
 
-router = APIRouter()
+router = APIRouter(route_class=CachedRoute)
 page = APIRouter(include_in_schema=False)
 
 AnyFigure = Figure | StudyFigure
@@ -70,7 +70,7 @@ async def figure(resource: ResourceDep, figure: str, style: Annotated[Style, Que
             return Response(drawing.csv(), media_type=CSV)
         return Response(json.dumps(drawing.figure(), allow_nan=False), media_type="application/json")
 
-    response = await resource.respond(style.format, draw, whole=style.format == "json")
+    response = await resource.respond(style.format, draw)
     if style.format == "json" or response.status_code == 304:
         return response
     if style.format != "csv":

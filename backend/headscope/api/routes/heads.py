@@ -14,9 +14,10 @@ from ...query.grammar import MAX_CHARACTERS
 from ...store import Stored
 from ..dependencies import ResourceDep, check_lens
 from ..http.conditional import CONDITIONAL
+from ..http.response_cache import CachedRoute
 from ..schemas.queries import Asked, FoundHeads
 
-router = APIRouter(prefix="/analyses/{id}", tags=["results"], responses=CONDITIONAL)
+router = APIRouter(prefix="/analyses/{id}", tags=["results"], responses=CONDITIONAL, route_class=CachedRoute)
 
 
 @router.get("/heads", responses={200: {"model": FoundHeads}}, response_class=Response)

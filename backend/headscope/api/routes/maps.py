@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import partial
 from math import prod
@@ -12,7 +11,6 @@ import numpy as np
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, BeforeValidator
 from starlette.responses import Response
-from starlette.types import Scope
 
 from ...core.arrays import Array
 from ...core.streams import PIECE
@@ -25,18 +23,18 @@ from ...measures.concentration import Unit, convert
 from ...query.search import TOKEN_AXES, token_mean
 from ...server.limiters import MemoryLimiter
 from ...store import Stored
-from ...store.map_file import BLOCK, values_of
+from ...store.map_file import BLOCK
 from ..dependencies import ResourceDep, check_kept, check_lens, check_name, heads_of, parse_slice
 from ..documents.arrays import encode_image, pool_tiles, quantise
 from ..documents.thumbnails import Without, draw_without
 from ..error_responses import media
-from ..http.conditional import CONDITIONAL, question_of, respond_with_etag
+from ..http.conditional import CONDITIONAL
 from ..http.grouping import By, Groups, KeyGroups, parse_grouping
-from ..http.tensors import MEDIA, Format, check_size, choose_format, encode, preferred_format
-from ..middleware.reads import ReadRequest, ResultReader
+from ..http.response_cache import CachedRoute
+from ..http.tensors import MEDIA, Format, check_size, choose_format, encode
 from ..schemas.results import Edge, Edges, MeasureValues
 
-router = APIRouter(prefix="/analyses/{id}", tags=["results"], responses=CONDITIONAL)
+router = APIRouter(prefix="/analyses/{id}", tags=["results"], responses=CONDITIONAL, route_class=CachedRoute)
 
 SliceQuery = Annotated[
     str | None, Query(max_length=20, description="An index such as 4, or a range such as 2:5 (end excluded).")
@@ -48,10 +46,6 @@ TENSOR = media(*MEDIA.values())
 MAX_EDGES = 20_000
 # Copies of a block of maps, some in float64, while thumbnails are drawn from them.
 COPIES = 6
-# Larger maps are read and verified in a thread.
-QUICK_BYTES = 256 * 1024
-MAPS_PATH = re.compile(r"/maps/([a-z-]+)")
-AXES = frozenset({"layer", "head", "query", "key"})
 
 
 class MapSlice(BaseModel):
@@ -72,13 +66,8 @@ class MapSlice(BaseModel):
         unchanged = (self.dtype, self.by, self.groups, self.key_groups) == ("float32", "token", None, None)
         return not unchanged or format_ == "json"
 
-    def respond(
-        self, room: MemoryLimiter, lens: str, format_: Format, stored: Stored, *, wait: bool = True
-    ) -> Response:
-        """Read the slice from a result.
-
-        Raises BlockingIOError, unless `wait` is true, for more than QUICK_BYTES or a file that is not in memory; TooManyRequests if `room` is full.
-        """
+    def respond(self, room: MemoryLimiter, lens: str, format_: Format, stored: Stored) -> Response:
+        """Read the slice from a result. Raises TooManyRequests if `room` is full."""
         check_kept(stored, lens)
         document = stored.document
         grouping = parse_grouping(document, self.by, self.groups, self.key_groups)
@@ -90,16 +79,14 @@ class MapSlice(BaseModel):
         count = prod(part.stop - part.start for part in (layers, heads, queries, keys))
         itemsize = np.dtype(self.dtype).itemsize
         check_size(count, itemsize)
-        if not wait and (layers.stop - layers.start) * (heads.stop - heads.start) * q * k * 4 > QUICK_BYTES:
-            raise BlockingIOError
         if count * itemsize > PIECE:
             room.take(count * itemsize)
         if not self.is_computed(format_) and (format_, self.query, self.key) == ("safetensors", None, None):
-            return Response(stored.map_file(lens, layers, heads, wait=wait), media_type=MEDIA[format_])
+            return Response(stored.map_file(lens, layers, heads), media_type=MEDIA[format_])
         parts = []
         # Layer by layer, because the slice may be much smaller than the maps.
         for layer in range(layers.start, layers.stop):
-            values = values_of(stored.map_file(lens, slice(layer, layer + 1), heads, wait=wait))  # [1, H', Q, K]
+            values = stored.maps(lens, slice(layer, layer + 1), heads)  # [1, H', Q, K]
             values = grouping.apply(values)[:, :, queries, keys]  # [1, H', Q', K']
             parts.append(_convert(values, self.dtype, LENSES[lens].signed))
         return encode({name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, format_)
@@ -115,27 +102,6 @@ async def maps(analysis: ResourceDep, lens: str, part: Annotated[MapSlice, Query
     format_ = choose_format(analysis.request, part.format)
     reader = partial(part.respond, analysis.service.limiters.memory, lens, format_)
     return await analysis.respond(format_, reader, computed=part.is_computed(format_))
-
-
-ROUTE = router.routes[-1]
-
-
-def find_reader(room: MemoryLimiter, scope: Scope, request: ReadRequest) -> ResultReader | None:
-    """Return the reader of a request for maps as they are stored; None for any other request."""
-    lens, query = MAPS_PATH.fullmatch(request.part), request.key[1].decode("latin-1")
-    pairs = [pair.partition("=") for pair in query.split("&")] if query else []
-    axes = {name: value for name, _, value in pairs if name != "share"}
-    format_ = preferred_format(request.accept)
-    if lens is None or format_ == "json" or not axes.keys() <= AXES or len({name for name, _, _ in pairs}) < len(pairs):
-        return None
-    name, part = lens[1], MapSlice.model_construct(**axes)
-
-    def read_maps(stored: Stored, *, wait: bool) -> Response:
-        return respond_with_etag(
-            stored, question_of(scope), format_, "", partial(part.respond, room, name, format_, wait=wait)
-        )
-
-    return read_maps
 
 
 def _convert(values: Array, dtype: str, signed: bool) -> dict[str, Array]:

@@ -17,13 +17,14 @@ from ...studies.results.summary import StudySummary
 from ..dependencies import ResourceDep, limit_by
 from ..error_responses import media
 from ..http.conditional import CONDITIONAL, READS
+from ..http.response_cache import CachedRoute
 from ..schemas.common import Page
 from ..schemas.queries import FoundHeads
 from ..schemas.studies import Example, StudyHead
 from . import figures
 from .exports import BINARY, send_file
 
-router = APIRouter(prefix="/studies/{id}", tags=["studies"], responses=READS)
+router = APIRouter(prefix="/studies/{id}", tags=["studies"], responses=READS, route_class=CachedRoute)
 
 Variant = Annotated[int, Query(ge=0, le=1, description="Index of the variant: 0, or 1 for the second of two.")]
 Index = Annotated[int, InPath(ge=0, le=100_000)]
@@ -101,7 +102,7 @@ async def table(
         content = build_table(summary_of(stored), table, params)
         return Response(table_files.WRITERS[format_](content), media_type=table_files.MEDIA[format_])
 
-    response = await study.respond(format_, write, whole=format_ == "json")
+    response = await study.respond(format_, write)
     if format_ != "json":
         name = f"headscope-{study.id[:8]}-{table}.{table_files.SUFFIXES[format_]}"
         response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
