@@ -13,6 +13,16 @@ from tests.browser.visit import Visit, address, another_picture, box, comes_to, 
 from tests.support.server import eventually
 
 LAYERS = "element => [...element.querySelectorAll('canvas')].map((canvas) => canvas.toDataURL())"
+# Parts of a caption that come over one another, or over what is beside the caption.
+OVERLAPS = """(caption) => {
+  const parts = [...caption.querySelectorAll('b, canvas, select, .words, .survival, button')].map((part) => [part, part.getBoundingClientRect()])
+  const over = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom
+  const end = caption.getBoundingClientRect().right
+  return parts.flatMap(([part, place], i) => [
+    ...parts.slice(i + 1).filter(([, other]) => over(place, other)).map(([other]) => `${part.tagName} ${other.tagName}`),
+    ...(place.right > end ? [part.tagName] : []),
+  ])
+}"""
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -32,6 +42,14 @@ def test_an_example_with_an_image(visit: Visit, tmp_path: Path) -> None:
     over, alone = visit.image("Image under head 3.0"), visit.image("The image itself")
     assert box(alone)["width"] == box(over)["width"] > 300
     assert box(alone)["x"] > box(over)["x"] + box(over)["width"]
+    # Beside both the map is narrow: of its caption, the words give way.
+    visit.page.get_by_role("radio", name="both", exact=True).check()
+    for width in (1024, 1366):
+        visit.page.set_viewport_size({"width": width, "height": 768})
+        for choice in ("row", "visible", "head"):
+            visit.page.get_by_role("combobox", name="Colour range").select_option(choice)
+            assert visit.page.locator("figcaption:has(.legend)").first.evaluate(OVERLAPS) == [], (width, choice)
+    visit.page.get_by_role("radio", name="graph", exact=True).check()
     coloured, grey = picture(alone), picture(over)
     assert coloured != grey
     slider = visit.page.get_by_role("slider", name="Opacity of the overlay")
