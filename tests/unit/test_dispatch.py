@@ -34,6 +34,7 @@ from headscope.errors import InvalidRequest, Unsupported
 from headscope.models import free_memory, safety
 from headscope.models.generation import Generate
 from tests.support.models import tiny_model, wordpiece
+from tests.sweep.build import build
 
 TEXT = "The cat sat on the mat, and it was tired of the mat."
 SHAPE = {
@@ -261,3 +262,10 @@ def test_the_memory_of_each_device_is_that_of_its_modules() -> None:
         ("lm_head.weight", "cpu"),
     ):
         assert free_memory._device(name, places) == device
+
+
+@pytest.mark.parametrize("family", ["mobilebert", "jetmoe"])
+def test_a_model_that_reaches_into_an_offloaded_module(family: str) -> None:
+    """Uses a weight that is not in memory: torch computes something with it or raises an error, and Headscope says why, instead of showing it."""
+    with pytest.raises(Unsupported, match="This model uses weights outside of the modules that hold them"):
+        headscope.analyze(cpu_offload(build(family).module, "cpu"), token_ids=[5, 17, 5, 42], lenses=("weights",))

@@ -17,6 +17,7 @@ from ..mechanisms.base import Pass
 from ..models.loading import Model
 from ..models.support import IMAGE
 from ..models.tokens import Encoded
+from .absent_weights import watched
 from .closeness import TOLERANCE, is_close, tolerance
 from .describe import describe_site
 from .forward import capture, forward_options, returned_weights
@@ -65,7 +66,7 @@ def _structure(module: Any) -> Any:
 def _examine(model: Model, pictured: bool) -> AttentionSites:
     encoded = model.probe(pictured=pictured)
     try:
-        with torch.inference_mode(), attending_with("eager", model.module):
+        with torch.inference_mode(), attending_with("eager", model.module), watched(model.module):
             theirs = model.module(**model.inputs(encoded), **forward_options(model), output_attentions=True)
     except HeadscopeError:
         raise
