@@ -264,6 +264,7 @@ def test_the_memory_of_each_device_is_that_of_its_modules() -> None:
         assert free_memory._device(name, places) == device
 
 
+@pytest.mark.filterwarnings("ignore:Initializing zero-element tensors:UserWarning")
 @pytest.mark.parametrize("family", ["mobilebert", "jetmoe"])
 def test_a_model_that_reaches_into_an_offloaded_module(family: str) -> None:
     """Uses a weight that is not in memory: torch computes something with it or raises an error, and Headscope says why, instead of showing it."""
