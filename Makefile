@@ -41,7 +41,7 @@ serve: $(VENV)/.serve $(PAGE)
 	$(BIN)/headscope serve $(ARGS)
 
 test: system $(VENV)/.serve $(VENV)/.test $(PAGE) test-page
-	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile --no-loadscope-reorder --durations 25 $(ARGS)
+	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --no-loadscope-reorder --durations 25 $(ARGS)
 
 # The page's own tests, while Python's packages are installed.
 test-page: frontend/node_modules/.package-lock.json

@@ -5,11 +5,13 @@ from __future__ import annotations
 import atexit
 import gc
 import os
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 from tests.support.cluster import Cluster
 from tests.support.models import small_models
@@ -19,6 +21,9 @@ from tests.support.server import Program, Server
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # What takes longest. It runs first, so that no process is left alone with a long file at the end; pytest-xdist hands out files in this order.
 FIRST = ("browser", "attacks", "sweep", "test_benchmarks.py", "deploy", "docs", "cli", "api")
+
+# The tests of the fixture `cluster`.
+CLUSTERED = re.compile(r"^tests/api/.*cluster|cluster\]$")
 
 gc.disable()  # until all tests are imported, which stay
 atexit.register(gc.freeze)  # so they need not be traversed at the end
@@ -39,6 +44,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: place[item.path])
     gc.freeze()
     gc.enable()
+
+
+class OneCluster(LoadFileScheduling):
+    """One process runs all tests of the shared cluster: each process that did would start one, ten seconds of processor time. Any other file is one process's, too."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "cluster" if CLUSTERED.search(nodeid) else str(super()._split_scope(nodeid))
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneCluster:
+    """Distribute the tests over the processes."""
+    return OneCluster(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -104,7 +104,7 @@ def test_workers_count_their_work_on_a_port_of_their_own(cluster: Cluster) -> No
     assert not {"headscope_jobs", "headscope_results", "headscope_http_requests_total"} & {name for name, _ in after}
 
 
-def test_each_class_of_device_has_a_queue(cluster: Cluster) -> None:
+def test_a_cluster_has_a_queue_for_each_class_of_device(cluster: Cluster) -> None:
     """The queue of a cluster is as long as the number of waiting jobs, and empty in the end."""
 
     def depth() -> float | None:

@@ -53,7 +53,7 @@ def test_the_second_answer_is_the_first(server: Server, path: str) -> None:
     assert [server.client.head(f"{API}{address}").status_code for _ in range(2)] == [405] * 2
 
 
-def test_every_server_knows_at_once_what_is_gone(cluster: Cluster) -> None:
+def test_every_server_of_a_cluster_knows_at_once_what_is_gone(cluster: Cluster) -> None:
     """A result that is deleted on one server is gone on both, even if one has it in memory."""
     id_ = cluster.analyse(**BODY, text="Forgotten elsewhere.")["id"]
     one, other = cluster.servers

@@ -154,7 +154,7 @@ def files_for_headvis(server: Server, path: str) -> dict[str, Any]:
         return {name: json.loads(file.read(name)) for name in file.namelist()}
 
 
-def test_both_deployments_give_the_same_numbers(embedded: Server, cluster: Cluster, tmp_path: Path) -> None:
+def test_cluster_and_embedded_server_give_the_same_numbers(embedded: Server, cluster: Cluster, tmp_path: Path) -> None:
     """One child process, or two workers that share chunks: the same arrays, bit by bit."""
     body = studies.asked(700, seed=1)
     ids = [studies.done(server, body)["id"] for server in (embedded, cluster)]
