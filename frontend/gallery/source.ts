@@ -77,6 +77,7 @@ const model = (name: string, title: string, over: Partial<Model> = {}): Model =>
   mechanism: { name: 'softmax', params: {} },
   chats: false,
   quantisation: null,
+  quantisedBy: null,
   siblings: [],
   ...over,
 })

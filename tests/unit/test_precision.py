@@ -138,14 +138,15 @@ def test_stored_weights_stay_in_half_precision(stored: str, kept: torch.dtype, t
     assert np.array_equal(*maps)
 
 
-def test_weights_beyond_the_free_memory_are_not_loaded(tmp_path: Path) -> None:
-    """A file of a tebibyte, all of it a hole, is refused for its size before anything of it is read."""
+@pytest.mark.parametrize(("stored", "numbers"), [("F32", 2**38), ("BF16", 2**38), ("U8", 2**40)])
+def test_weights_beyond_the_free_memory_are_not_loaded(stored: str, numbers: int, tmp_path: Path) -> None:
+    """A file with a tebibyte of weights, all of it a hole, is refused before anything of it is read: floats by their size in memory, quantised ones by that in the file."""
     made("gpt2", "bfloat16").save_pretrained(tmp_path)
-    numbers = 2**38
-    header = json.dumps({"wte": {"dtype": "F32", "shape": [numbers], "data_offsets": [0, 4 * numbers]}}).encode()
+    size = numbers * {"F32": 4, "BF16": 2, "U8": 1}[stored]
+    header = json.dumps({"wte": {"dtype": stored, "shape": [numbers], "data_offsets": [0, size]}}).encode()
     with (tmp_path / "model.safetensors").open("wb") as file:
         file.write(struct.pack("<Q", len(header)) + header)
-        file.truncate(8 + len(header) + 4 * numbers)
+        file.truncate(8 + len(header) + size)
     with pytest.raises(
         OutOfMemory, match=r"^The model's weights need 1099\.5 GB of memory, and \d+\.\d GB are free\. "
     ):

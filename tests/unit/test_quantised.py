@@ -11,13 +11,15 @@ import numpy as np
 import pytest
 import torch
 from torch.nn import functional
-from transformers import BitsAndBytesConfig, LlamaConfig, LlamaForCausalLM
+from transformers import BertModel, BitsAndBytesConfig, LlamaConfig, LlamaForCausalLM
 
 import headscope
 from headscope import LENSES, MEASURES
 from headscope.analysis.request import explain_missing
 from headscope.capture import batches_exactly, examine
 from headscope.errors import Unsupported
+from headscope.models.catalog import Catalog
+from headscope.settings import Settings
 
 from .conftest import eager
 
@@ -228,6 +230,8 @@ def test_folders_of_quantised_models(folder: Path, way: str, tmp_path: Path) -> 
     assert {name: id(one) for name, one in model.module.named_parameters()} == before
     assert not any("forward" in vars(part) for part in model.module.modules())
     assert model.bytes < 0.4 * headscope.load(folder).bytes
+    card = Catalog(Settings(model_dirs=[tmp_path.parent])).describe(tmp_path.name)
+    assert (card["quantised_by"], card["parameters"], card["available"]) == ("bitsandbytes", None, True)
 
 
 @pytest.mark.parametrize("way", ["nf4", "subclass", "buffers"])
@@ -252,6 +256,21 @@ def flip(part: Any) -> None:
     weight.flatten().view(torch.uint8)[3] ^= 64
 
 
+def test_a_real_model_in_eight_bits(minilm: headscope.Model) -> None:
+    """MiniLM: most weights stay within a hundredth of what they were; and shares of contributions still sum to 1."""
+    assert minilm.source is not None
+    module = BertModel.from_pretrained(
+        minilm.source.folder, quantization_config=BITSANDBYTES["llm.int8"], dtype=torch.float32
+    )
+    ids = [token.id for token in minilm.encode("The researcher said that she would publish the code next week.").tokens]
+    wanted, found = (headscope.analyze(one, token_ids=ids, lenses=("weights", "alti")) for one in (minilm, module))
+    difference = np.abs(found.maps["weights"] - wanted.maps["weights"])
+    assert 0 < np.quantile(difference, 0.9) < 0.01
+    assert difference.max() < 0.2
+    np.testing.assert_allclose(found.maps["alti"].sum(-1), 1, atol=1e-5)
+    assert {"quantised", "rounded-projection"} <= {one.code for one in found.warnings}
+
+
 def test_a_layer_that_no_matrix_describes(folder: Path) -> None:
     """Rounds so much that its weight says little: methods that need the projection are refused for that reason, the others work."""
     module = quantised(folder, "buffers")
@@ -267,5 +286,5 @@ def test_a_package_that_is_missing(folder: Path, tmp_path: Path, monkeypatch: py
     """Is named."""
     quantised(folder, "nf4").save_pretrained(tmp_path)
     monkeypatch.setitem(sys.modules, "bitsandbytes", None)
-    with pytest.raises(Unsupported, match=r"package that computes with it is not installed\. Install bitsandbytes"):
+    with pytest.raises(Unsupported, match=r"a package that it needs is not installed\. Install bitsandbytes"):
         headscope.load(tmp_path)

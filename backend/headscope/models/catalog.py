@@ -189,13 +189,18 @@ class Catalog:
             "max_tokens": None,
             "mechanism": trained_mechanism.SOFTMAX,
             "quantisation": None,
+            "quantised_by": None,
             "images": False,
             "chats": False,
             "siblings": self._siblings(name),
         }
         try:
             known = self.facts(located)
-            card |= {key: getattr(known, key) for key in (*CARD, "mechanism", "quantisation")} if known else {}
+            card |= (
+                {key: getattr(known, key) for key in (*CARD, "mechanism", "quantisation", "quantised_by")}
+                if known
+                else {}
+            )
             card["images"] = known is not None and support.reads_both(known)
             self.check(located)
             card["chats"] = card["kind"] == "decoder" and located.local and not located.lacks_template()

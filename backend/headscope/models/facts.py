@@ -112,8 +112,8 @@ class Facts:
 
     `towers` holds the same for every kind of attention: "self", or "encoder", "decoder" and "cross"; the other fields are those of the first.
     `mechanism` is the name and parameters of the mechanism that it was trained with. `quantisation` has the types, such as "Q4_1, Q8_0", from which the weights
-    were dequantised; None if they never were quantised. `image_text` is the family of a model that reads an image
-    and a text, of which `family` is the part that reads the text; empty for other models.
+    were dequantised; None if they never were quantised. `quantised_by` is the package that computes with weights that are quantised. `image_text` is the family of a
+    model that reads an image and a text, of which `family` is the part that reads the text; empty for other models.
     """
 
     family: str
@@ -126,6 +126,7 @@ class Facts:
     patches: Patches | None = None
     mechanism: Mapping[str, Any] = field(default_factory=lambda: trained_mechanism.SOFTMAX)
     quantisation: str | None = None
+    quantised_by: str | None = None
     image_text: str = ""
 
     @property
@@ -148,12 +149,13 @@ def read(config: Mapping[str, Any]) -> Facts:
     Raises UnsafeModel for a missing or absurd number or an unknown mechanism, Unsupported for a family that neither reads text nor attends from patch to
     patch.
     """
-    find_quantiser(config)
+    quantiser = find_quantiser(config)
     mechanism, found = trained_mechanism.read_mechanism(config), _read(config)
     parts = [config.get(part) for part in IMAGE_PARTS]
     reads_both = found.kind in ("encoder", "decoder") and any(isinstance(part, Mapping) for part in parts)
     image_text = config["model_type"] if reads_both else ""
-    return replace(found, mechanism=mechanism, quantisation=_read_quantisation(config), image_text=image_text)
+    dequantised = _read_quantisation(config)
+    return replace(found, mechanism=mechanism, quantisation=dequantised, quantised_by=quantiser, image_text=image_text)
 
 
 def _read_quantisation(config: Mapping[str, Any]) -> str | None:

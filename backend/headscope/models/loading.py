@@ -143,7 +143,8 @@ def load(
     with _silence(), ExitStack() as files:
         target = Path(files.enter_context(tempfile.TemporaryDirectory(prefix="headscope-")))
         staged = safety.stage(folder, target)
-        known, quantiser = facts.read(config), facts.find_quantiser(config)
+        known = facts.read(config)
+        quantiser = known.quantised_by
         stored = safety.stored_dtype(folder)
         kept = None if quantiser else DTYPES[stored if stored == dtype else "float32"]
         if isinstance(places, Mapping):
@@ -258,9 +259,11 @@ def _silence() -> Iterator[None]:
 @contextmanager
 def _explaining(quantiser: str | None) -> Iterator[None]:
     """Say what a model lacks that cannot be loaded with its package for quantised weights."""
-    if quantiser is not None and importlib.util.find_spec(quantiser) is None:
+    needed = [] if quantiser is None else [quantiser, "accelerate"]
+    missing = [name for name in needed if importlib.util.find_spec(name) is None]
+    if missing:
         raise Unsupported(
-            f"This model is quantised, and the package that computes with it is not installed. Install {quantiser}."
+            f"This model is quantised, and a package that it needs is not installed. Install {' and '.join(missing)}."
         )
     try:
         yield

@@ -66,6 +66,7 @@ export const readModel = (wire: WireModel): Model => ({
   mechanism: readMethod(wire.mechanism),
   chats: wire.chats ?? false,
   quantisation: wire.quantisation ?? null,
+  quantisedBy: wire.quantised_by ?? null,
   siblings: wire.siblings,
 })
 

@@ -52,6 +52,9 @@ class ModelCard(Strict):
     quantisation: str | None = Field(
         description='Types of a GGUF file, such as "Q4_1, Q8_0", from which the weights were dequantised; null if they never were quantised.'
     )
+    quantised_by: str | None = Field(
+        description="The package that computes with its quantised weights, such as bitsandbytes; null if they are not quantised."
+    )
     images: bool = Field(description="Whether it reads an image beside a text.")
     siblings: list[str]
 

@@ -200,6 +200,8 @@ export interface Model {
   chats: boolean
   /** Types of a GGUF file from which the weights were dequantised; null if they never were quantised. */
   quantisation: string | null
+  /** The package that computes with its quantised weights; null if they are not quantised. */
+  quantisedBy: string | null
   /** Models that differ from this one in a single respect. */
   siblings: string[]
 }

@@ -100,6 +100,7 @@ export const unlistedModel = ({ model, layers, heads, headWidth, picture, text }
   reason: null,
   chats: false,
   quantisation: null,
+  quantisedBy: null,
   siblings: [],
   mechanism: { name: 'softmax', params: {} },
 })
