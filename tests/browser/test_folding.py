@@ -163,8 +163,16 @@ def test_nothing_is_ahead_in_a_causal_model(visit: Visit, server: Server) -> Non
     cells.press("ArrowDown")
     cells.press("ArrowLeft")
     expect(said(visit)).to_contain_text(f"2 Three four! → 2 Three four! weights {number(float(values[1, 1]))}")
-    visit.submit("One two")
+    visit.submit("One two, three four")
     expect(visit.page.get_by_role("option", name="sentences")).to_have_count(0)
+    # Later tokens are not darker because fewer queries see them.
+    done = server.analyse(model="writer", text="One two, three four")
+    map_ = load(server.get(f"/analyses/{done['id']}/maps/weights?layer=1&head=2").content)["map"][0, 0]
+    expect(visit.tokens).to_have_count(len(map_))
+    for place, token in enumerate(visit.tokens.all()):
+        expect(token).to_have_attribute("title", re.compile(r"mean attention from itself and later tokens: \S+$"))
+        mean = float((token.get_attribute("title") or "").split(": ")[-1])
+        assert mean == pytest.approx(map_[place:, place].mean(), rel=0.06), place
     expect(visit.image("Heat map of head 1.2")).to_have_accessible_description(
         re.compile(r"\d+ tokens, queries in rows")
     )
