@@ -335,8 +335,8 @@ def test_alike_inputs_share_a_pass(models: Path, tmp_path: Path) -> None:
 
 
 def test_two_workers_compute_what_one_server_does(cluster: Cluster, models: Path, tmp_path: Path) -> None:
-    """A batch of 200 inputs of many lengths: both workers run parts of it, and all bytes equal those of the embedded deployment."""
-    inputs = [{"text": f"{'The cat sat on the mat. ' * (number % 7)}Number {number}."} for number in range(200)]
+    """A batch of 80 inputs of many lengths: both workers run parts of it, and all bytes equal those of the embedded deployment."""
+    inputs = [{"text": f"{'The cat sat on the mat. ' * (number % 7)}Number {number}."} for number in range(80)]
     body = {"model": "bert", "lenses": ["weights", "effective"], "measures": ["entropy"], "inputs": inputs}
     with Server(tmp_path / "alone", models) as alone:
         ids = [server.post(body, "/analyses/batch").json()["ids"] for server in (cluster, alone)]
