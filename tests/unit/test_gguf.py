@@ -26,8 +26,11 @@ from tests.support.gguf_files import HEAD_WIDTH, HEADS, LAYERS, SHARED, Type, wr
 TEXT = "The cat sat on the mat, because 1984 was tired."
 
 
-def reference(path: Path, ids: list[int], factor: float = 1.0) -> Any:
-    """Logits in float64, straight from the file, with positions divided by `factor`. llama rotates neighbouring numbers, qwen the two halves."""
+def reference(path: Path, ids: list[int], factor: Any = 1.0, size: float = 1.0) -> Any:
+    """Logits in float64, straight from the file, with positions divided by `factor`, and queries and keys multiplied by `size`.
+
+    llama rotates neighbouring numbers, qwen the two halves.
+    """
     reader = gguf.GGUFReader(path)
     weights = {t.name: gguf.dequantize(t.data, t.tensor_type).astype(np.float64) for t in reader.tensors}
     neighbours = reader.get_field("general.architecture").contents() == "llama"
@@ -42,7 +45,7 @@ def reference(path: Path, ids: list[int], factor: float = 1.0) -> Any:
         return x @ weights[f"{name}.weight"].T + weights.get(f"{name}.bias", 0.0)
 
     def rotate(x: Any) -> Any:  # [tokens, heads, width]
-        cos, sin = np.cos(angles)[:, None], np.sin(angles)[:, None]
+        cos, sin = size * np.cos(angles)[:, None], size * np.sin(angles)[:, None]
         even = slice(0, None, 2) if neighbours else slice(0, HEAD_WIDTH // 2)
         odd = slice(1, None, 2) if neighbours else slice(HEAD_WIDTH // 2, None)
         turned = np.empty_like(x)
@@ -75,6 +78,17 @@ def reference(path: Path, ids: list[int], factor: float = 1.0) -> Any:
     return norm(x, "output_norm") @ weights.get("output.weight", weights["token_embd.weight"]).T
 
 
+def yarn(base: float, factor: float, original: int, fast: float = 32.0, slow: float = 1.0) -> tuple[Any, float]:
+    """By what ggml divides positions in each plane, and the size that it gives to queries and keys (ggml_rope_yarn)."""
+
+    def plane(turns: float) -> float:
+        return float(HEAD_WIDTH * np.log(original / (turns * 2 * np.pi)) / (2 * np.log(base)))
+
+    start, end = max(0.0, np.floor(plane(fast))), min(HEAD_WIDTH - 1.0, np.ceil(plane(slow)))
+    mixed = 1 - np.clip((np.arange(HEAD_WIDTH // 2) - start) / max(0.001, end - start), 0, 1)
+    return 1 / ((1 - mixed) / factor + mixed), 1 + 0.1 * float(np.log(factor))
+
+
 def factors(base: float) -> Any:
     """The factors of Llama 3, as its converter writes them."""
     found = []
@@ -95,12 +109,30 @@ QUANTISED = {
     "ffn_down.weight": Type.Q4_1,
 }
 LINEAR = {"rope.scaling.type": "linear", "rope.scaling.factor": 4.0}
+YARN = {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 32}
+TUNED = YARN | {
+    "rope.scaling.yarn_beta_fast": 2.0,
+    "rope.scaling.yarn_beta_slow": 0.5,
+    "rope.scaling.yarn_ext_factor": 1.0,
+}
 CASES: dict[str, dict[str, Any]] = {
     "llama": {},
     "llama, linear": {"settings": LINEAR},
     "llama, as Llama 3": {"tensors": {"rope_freqs.weight": factors(5e5)}, "base": 5e5},
+    "llama, a factor alone": {"settings": {"rope.scaling.factor": 4.0}},
+    "llama, yarn": {"settings": TUNED},
     "qwen2": {},
+    "qwen2, yarn": {"settings": YARN},
+    "qwen3, yarn": {"settings": {name: value for name, value in YARN.items() if "original" not in name}},
     "qwen3": {},
+}
+# By what positions are divided, and the size of queries and keys.
+SCALED: dict[str, tuple[Any, float]] = {
+    "llama, linear": (4.0, 1.0),
+    "llama, a factor alone": (4.0, 1.0),
+    "llama, yarn": yarn(500.0, 4.0, 32, 2.0, 0.5),
+    "qwen2, yarn": yarn(500.0, 4.0, 32),
+    "qwen3, yarn": yarn(500.0, 4.0, 128),  # the length of the context
 }
 
 
@@ -117,7 +149,7 @@ def test_converted_models_compute_what_the_files_say(
             with torch.inference_mode():
                 found = model.module.double()(torch.tensor([ids])).logits[0].numpy()
             # transformers normalises and rotates in float32 whatever the type of the weights.
-            np.testing.assert_allclose(found, reference(path, ids, 4.0 if "linear" in case else 1.0), rtol=0, atol=5e-5)
+            np.testing.assert_allclose(found, reference(path, ids, *SCALED.get(case, (1.0,))), rtol=0, atol=5e-5)
 
 
 def test_weights_are_those_that_the_format_defines(tmp_path: Path) -> None:
@@ -225,6 +257,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "narrower values": ({"settings": {"attention.key_length": 16, "attention.value_length": 8}}, "narrower"),
     "partial rotation": ({"settings": {"rope.dimension_count": 8}}, "narrower"),
     "longrope": ({"settings": {"rope.scaling.type": "longrope", "rope.scaling.factor": 4.0}}, "linear, yarn"),
+    "an attention factor": ({"settings": YARN | {"rope.scaling.attn_factor": 1.5}}, "factor of its own"),
+    "two scalings": ({"settings": LINEAR, "tensors": {"rope_freqs.weight": factors(500.0)}}, "linear, yarn"),
     "factors": ({"tensors": {"rope_freqs.weight": np.arange(1.0, 9.0)}}, "factors other than"),
     "a tensor": ({"tensors": {"blk.0.attn_sinks.weight": np.ones(4)}}, "tensors that its architecture"),
     "a type": (

@@ -23,7 +23,8 @@ SETTINGS = frozenset(
     """
 block_count context_length embedding_length feed_forward_length vocab_size attention.head_count attention.head_count_kv attention.key_length
 attention.value_length attention.layer_norm_rms_epsilon rope.dimension_count rope.freq_base rope.scaling.type rope.scaling.factor
-rope.scaling.original_context_length rope.scaling.finetuned
+rope.scaling.original_context_length rope.scaling.finetuned rope.scaling.attn_factor rope.scaling.yarn_attn_factor rope.scaling.yarn_ext_factor
+rope.scaling.yarn_beta_fast rope.scaling.yarn_beta_slow
 """.split()  # noqa: SIM905 - a table of words
 )
 NAMES = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
@@ -42,6 +43,8 @@ LAYER_NAMES = {
     "ffn_down": "mlp.down_proj",
 }
 LAYER = re.compile(r"blk\.(\d{1,4})\.(\w+)\.(weight|bias)")
+# Factors of YaRN -> the value that means that they are not set. Otherwise they must be 1.
+MIXED = {"attn_factor": 1.0, "yarn_attn_factor": -1.0, "yarn_ext_factor": -1.0}
 # The factors by which Llama 3 slows its rotary frequencies, as a tensor.
 FREQUENCIES = "rope_freqs.weight"
 LARGEST_FREQUENCIES = 64 * 1024
@@ -147,22 +150,43 @@ def _vocabulary(header: Header) -> int:
 
 
 def _rotation(settings: dict[str, Any], head_width: int, frequencies: Sequence[float] | None) -> dict[str, Any]:
-    """Return transformers' rope_parameters."""
-    base, kind = settings.get("rope.freq_base", 10000.0), settings.get("rope.scaling.type", "none")
-    if not isinstance(base, float) or not 0 < base < math.inf:
-        raise CorruptModel("The GGUF file has no valid rope.freq_base.")
-    found = {"rope_theta": _shortest(base), "rope_type": "default"}
-    if frequencies is not None:
-        return {**found, **_llama3(_shortest(base), head_width, frequencies)}
-    if kind == "none":
-        return found
-    factor, original = settings.get("rope.scaling.factor"), settings.get("rope.scaling.original_context_length")
-    if kind not in ("linear", "yarn") or not isinstance(factor, float) or not 0 < factor < math.inf:
+    """Return transformers' rope_parameters. Raises CorruptModel or Unsupported."""
+    base = _positive(settings, "rope.freq_base", 10000.0)
+    # Like llama.cpp: a factor without a type is linear.
+    kind = settings.get("rope.scaling.type", "linear" if settings.get("rope.scaling.factor") else "none")
+    found = {"rope_theta": base, "rope_type": "default"}
+    if kind not in ("none", "linear", "yarn") or (kind != "none" and frequencies is not None):
         raise Unsupported(
             "The GGUF file scales its rotary positions in a way that Headscope does not read. It reads linear, yarn and that of Llama 3."
         )
-    scaled = {**found, "rope_type": kind, "factor": _shortest(factor)}
-    return {**scaled, "original_max_position_embeddings": original} if kind == "yarn" and original else scaled
+    if any(settings.get(f"rope.scaling.{key}", 1.0) not in (1.0, unset) for key, unset in MIXED.items()):
+        raise Unsupported(
+            "The GGUF file has a YaRN factor of its own for mixing or for attention, which Headscope does not read: its meaning differs between versions of llama.cpp."
+        )
+    if frequencies is not None:
+        return {**found, **_llama3(base, head_width, frequencies)}
+    if kind == "none":
+        return found
+    scaled = {**found, "rope_type": kind, "factor": _positive(settings, "rope.scaling.factor")}
+    return {**scaled, **_yarn(settings, scaled["factor"])} if kind == "yarn" else scaled
+
+
+def _yarn(settings: dict[str, Any], factor: float) -> dict[str, Any]:
+    """Return the parameters of YaRN, with the defaults of llama.cpp. Raises CorruptModel."""
+    context = _count(settings, "context_length")
+    return {
+        "original_max_position_embeddings": _count(settings, "rope.scaling.original_context_length", context),
+        "beta_fast": _positive(settings, "rope.scaling.yarn_beta_fast", 32.0),
+        "beta_slow": _positive(settings, "rope.scaling.yarn_beta_slow", 1.0),
+        "attention_factor": 1 + 0.1 * math.log(factor),
+    }
+
+
+def _positive(settings: dict[str, Any], key: str, default: float | None = None) -> float:
+    value = settings.get(key, default)
+    if not isinstance(value, float) or not 0 < value < math.inf:
+        raise CorruptModel(f"The GGUF file has no valid {key}; it must be a positive number.")
+    return _shortest(value)
 
 
 def _llama3(base: float, head_width: int, frequencies: Sequence[float]) -> dict[str, Any]:
