@@ -15,6 +15,7 @@ from headscope.errors import HeadscopeError
 
 from .compare import apart, outputs_apart
 from .pictured import build
+from .pictured_types import WRAPPED
 from .structure import structure_apart
 
 # Width and height, and text: wide and tall, with the image before the text and within it.
@@ -31,7 +32,7 @@ def judge(model_type: str) -> str:
             return sites.missing("self")["capture"]
         for number, (size, text) in enumerate(INPUTS):
             pixels = np.random.default_rng(number).integers(0, 256, (size[1], size[0], 3), np.uint8)
-            prompt = text.format(image=processor.image_token)
+            prompt = text.format(image=_image_token(processor))
             encoded = model.encode(prompt, image=pixels)
             wrong = _difference(model, sites, encoded, _eager(built.module, processor, prompt, pixels))
             if wrong is not None:
@@ -56,13 +57,22 @@ def _difference(model: Any, sites: Any, encoded: Any, expected: Any) -> str | No
 
 def _eager(module: Any, processor: Any, prompt: str, pixels: Any) -> Any:
     """The model's own eager forward pass, on what its processor returns for the image and a text with one image token."""
-    image = processor.image_token
+    image = _image_token(processor)
     first = prompt if image in prompt else _around(module.config, processor.tokenizer, image) + prompt
-    given = processor(text=[first], images=[Image.fromarray(pixels)], return_tensors="pt")
+    if module.config.model_type in WRAPPED:
+        first = first.replace(image, f"{processor.image_start_token}{image}{processor.image_end_token}")
+    options = {"return_mm_token_type_ids": True} if "mm_token_type_ids" in processor.model_input_names else {}
+    given = processor(text=[first], images=[Image.fromarray(pixels)], return_tensors="pt", **options)
     given.pop("labels", None)
     module.set_attn_implementation("eager")
     with torch.no_grad():
         return module(**given, use_cache=False, output_attentions=True, return_dict=True)
+
+
+def _image_token(processor: Any) -> str:
+    """What stands for an image in a prompt."""
+    found: str = getattr(processor, "image_placeholder_token", processor.image_token)
+    return found
 
 
 def _around(config: Any, tokenizer: Any, image: str) -> str:

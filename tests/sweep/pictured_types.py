@@ -48,7 +48,7 @@ SMALL_GEMMA4 = {
 PINPOINTS = [[32, 64], [64, 32], [64, 64]]
 GRIDS = """
 qwen2_vl qwen2_5_vl qwen3_vl qwen3_vl_moe qwen3_5 qwen3_5_moe glm4v glm4v_moe glm46v glm_ocr exaone4_5 lfm3_vl hyperclovax_vision_v2
-ernie4_5_vl_moe cohere_compass
+ernie4_5_vl_moe cohere_compass cosmos3_edge
 """
 CLS = "llava vipllava llava_next llava_next_video video_llava"
 
@@ -64,7 +64,11 @@ IMAGES: dict[str, dict[str, Any]] = {
     **each("paligemma", SQUARE | {"image_seq_length": 16}),
     **each("gemma3", SQUARE),
     **each("janus deepseek_vl", SQUARE | {"min_size": 8}),
-    **each("internvl aya_vision", SQUARE | {"crop_to_patches": True, "min_patches": 1, "max_patches": 4}),
+    **each(
+        "internvl aya_vision qianfan_ocr granite_docling",
+        SQUARE | {"crop_to_patches": True, "min_patches": 1, "max_patches": 4},
+    ),
+    "hunyuan_vl": {"patch_size": PATCH, "merge_size": 2, "size": {"shortest_edge": 16 * 64, "longest_edge": 60 * 64}},
     **each(
         "idefics3 smolvlm modernvbert ultravbert",
         {"size": {"longest_edge": 2 * SIDE}, "max_image_size": {"longest_edge": SIDE}},
@@ -73,8 +77,10 @@ IMAGES: dict[str, dict[str, Any]] = {
     "lighton_ocr": {"size": {"longest_edge": 64}, "patch_size": {"height": 2 * PATCH, "width": 2 * PATCH}},
     **each("mistral3 mistral_large4", {"size": {"longest_edge": 64}, "patch_size": {"height": PATCH, "width": PATCH}}),
 }
-# Three of these are refused: their tokens are learned queries, or convolutions mix the patches.
+# Most of these are refused: their tokens are learned queries, or convolutions mix the patches.
 IMAGES |= {
+    "aria": {"max_image_size": 490},
+    "got_ocr2": SQUARE | {"crop_to_patches": False},
     "idefics2": {"size": {"shortest_edge": 16, "longest_edge": SIDE}, "do_image_splitting": False},
     "deepseek_ocr2": SQUARE | {"tile_size": SIDE},
     "deepseek_vl_hybrid": SQUARE | {"min_size": 8, "high_res_size": {"height": 2 * SIDE, "width": 2 * SIDE}},
@@ -84,8 +90,8 @@ PROCESSORS: dict[str, dict[str, Any]] = {
     **each(CLS, {"patch_size": PATCH, "vision_feature_select_strategy": "default", "num_additional_image_tokens": 1}),
     "llava_onevision": {"num_image_tokens": 16, "vision_feature_select_strategy": "full"},
     "gemma3": {"image_seq_length": 4},
-    "internvl": {"image_seq_length": 4},
-    **each("idefics3 smolvlm modernvbert ultravbert", {"image_seq_len": 4}),
+    **each("internvl qianfan_ocr", {"image_seq_length": 4}),
+    **each("granite_docling idefics3 smolvlm modernvbert ultravbert", {"image_seq_len": 4}),
     "ovis2": {"image_seq_length": 16},
     "aya_vision": {"patch_size": PATCH * 2, "img_size": SIDE, "downsample_factor": 1},
     **each("mistral3 lighton_ocr mistral_large4", {"patch_size": PATCH, "spatial_merge_size": 2}),
@@ -94,7 +100,8 @@ PROCESSORS: dict[str, dict[str, Any]] = {
 CONFIGS: dict[str, dict[str, Any]] = {
     **each("llava_next llava_next_video llava_onevision", {"image_grid_pinpoints": PINPOINTS}),
     "gemma3": {"mm_tokens_per_image": 4},
-    "internvl": {"vision_config": {"image_size": [SIDE, SIDE], "patch_size": [PATCH, PATCH]}},
+    **each("internvl qianfan_ocr", {"vision_config": {"image_size": [SIDE, SIDE], "patch_size": [PATCH, PATCH]}}),
+    "granite_docling": {"vision_config": {"scale_factor": 2}},
     "gemma4": {"vision_config": SMALL_GEMMA4},
     "deepseek_vl_hybrid": {"high_res_vision_config": {"image_size": 2 * SIDE, "global_attn_indexes": [1]}},
     **each("modernvbert ultravbert", {"pixel_shuffle_factor": 2}),
@@ -105,7 +112,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
 PATCHES = {
     "ovis2": "<IMG_ATOM>",
     "aya_vision": "<|IMG_PATCH|>",
-    "internvl": "<IMG_CONTEXT>",
+    **each("internvl qianfan_ocr", "<IMG_CONTEXT>"),
     "cohere_compass": "<|IMAGE_PAD|>",
     **each("mistral3 mistral_large4", "[IMG]"),
 }
@@ -118,4 +125,6 @@ PIL: dict[str, str] = {
 CLASSES: dict[str, str] = {"glm_ocr": "glm46v"}
 # Attributes of the tokenizer that differ.
 OWN: dict[str, dict[str, str]] = {"cohere_compass": {"image_token": "<|IMAGE_PAD|>", "video_token": "<|VIDEO_PAD|>"}}
+# The prompt has the tokens of the processor for the start and the end of an image.
+WRAPPED = {"hunyuan_vl"}
 PICTURED = sorted(IMAGES)

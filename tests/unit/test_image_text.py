@@ -195,6 +195,24 @@ def test_sizes_of_published_models(family: str) -> None:
     assert [(view.rows, view.columns) for view in layout.views] == expected
 
 
+def test_the_frame_of_an_image_and_ends_of_rows_are_no_patches() -> None:
+    """HunYuan-VL has a token at the end of every row, and one before and one after all rows, whether its tokens around an image are in the text or not."""
+    model = loaded("hunyuan_vl")
+    image = model.processor.image_token
+    around = f"{model.processor.image_start_token}{image}{model.processor.image_end_token}"
+    plain, *others = (
+        model.encode(text, image=picture(64, 32)).tokens for text in (TEXT, f"{image}{TEXT}", f"{around}{TEXT}")
+    )
+    assert [[token.text for token in tokens] for tokens in others] == [[token.text for token in plain]] * 2
+    id_ = model.module.config.image_token_id
+    tokens = [token for token in plain if token.id == id_]
+    rows = max(int(token.text.partition(",")[0]) for token in tokens if token.kind == "image") + 1
+    columns = (len(tokens) - 2) // rows - 1
+    patches = [f"{row},{place}" if place < columns else "\\n" for row in range(rows) for place in range(columns + 1)]
+    assert [token.text for token in tokens] == [image, *patches, image]
+    assert {token.kind for token in tokens if "," not in token.text} == {"special"}
+
+
 def test_tiles_are_bounded() -> None:
     """Processors that would cut an image into tiles of too many pixels together are stopped before they do."""
     for family, name, value in (

@@ -53,6 +53,9 @@ class Cell:
     column: int
 
 
+FRAME = Cell(-1, 0, 0)  # no place: a token that stands for the start or the end of an image
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
     """The views of an image, the main one first, and the place of each image token in order; None for a token that is no patch, such as the end of a row."""
@@ -158,9 +161,20 @@ def _merged(outputs: Mapping[str, Any], settings: Any, image: Image.Image, count
     """Return the layout of an image whose patches are merged in squares, by its grid in `image_grid_thw` [1, 3]; one token per square, row by row."""
     times, rows, columns = (int(number) for number in outputs["image_grid_thw"][0])
     merge = int(outputs["image_merge_sizes"][0]) if "image_merge_sizes" in outputs else settings.merge_size
-    if times != 1 or rows % merge or columns % merge or (rows // merge) * (columns // merge) != count:
+    if times != 1 or rows % merge or columns % merge:
         return None
-    return _resized(image, settings.patch_size, rows, columns, merge)
+    layout = _resized(image, settings.patch_size, rows, columns, merge)
+    if count == len(layout.cells):
+        return layout
+    framed = _framed(layout)
+    return framed if count == len(framed.cells) else None
+
+
+def _framed(layout: Layout) -> Layout:
+    """Return the layout of one view with a token at the end of every row, and one before and one after all of them (HunYuan-VL)."""
+    across = layout.views[0].columns
+    rows = [layout.cells[start : start + across] for start in range(0, len(layout.cells), across)]
+    return Layout(layout.views, (FRAME, *(cell for row in rows for cell in (*row, None)), FRAME))
 
 
 def _pooled(outputs: Mapping[str, Any], settings: Any, image: Image.Image, count: int) -> Layout | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,7 @@ from tokenizers import Tokenizer
 from ..core.tokens import Token
 from ..errors import InvalidImage, InvalidRequest, Unsupported
 from . import image_layout, images, processors, tokens
-from .image_layout import Cell, Layout
+from .image_layout import FRAME, Cell, Layout
 from .tokens import Encoded, Grid
 
 PROBE = "What is this?"
@@ -24,7 +25,7 @@ NOT_PATCHES = (
 )
 # Outputs of a processor that follow from the text; `labels` are for training.
 OF_TEXT = ("input_ids", "attention_mask", "labels")
-# Ids in the configuration of the tokens around an image, which processors leave to the prompt.
+# Ids in the configuration, or in the processor, of the tokens around an image, which processors leave to the prompt.
 AROUND = (("vision_start_token_id", "vision_end_token_id"), ("image_start_token_id", "image_end_token_id"))
 
 
@@ -41,7 +42,7 @@ def encode(model: Any, given: Any) -> Encoded:
     tokens.check_text(given.text)
     picture = images.read(given.image)
     images.check_target(processor.image_processor, *picture.size)
-    outputs, details = _process(processor, picture, given.text, _around(config, tokenizer))
+    outputs, details = _process(processor, picture, given.text, _around((config, processor), tokenizer))
     ids, patch = outputs["input_ids"][0].tolist(), image_token(processor, config)
     if given.max_tokens is not None and given.max_tokens < len(ids):
         raise InvalidRequest("An image and its text cannot be truncated. Omit max_tokens.", pointer="/max_tokens")
@@ -88,17 +89,20 @@ def _place(token: Token, cell: Cell | None, layout: Layout) -> Token:
     """Return an image token with its patch. The patches of an overview are named by `0:` before row and column."""
     if cell is None:
         return replace(token, text="\\n")
+    if cell is FRAME:
+        return token
     name = f"{cell.row},{cell.column}" if cell.view == 0 else f"0:{cell.row},{cell.column}"
     return replace(token, text=name, kind="image", box=layout.box(cell))
 
 
-def _around(config: Any, tokenizer: Tokenizer) -> tuple[str, str] | None:
-    """Return the tokens that the configuration names for the start and the end of an image."""
-    for names in AROUND:
-        start, end = (getattr(config, name, None) for name in names)
-        if isinstance(start, int) and isinstance(end, int):
-            before, after = tokenizer.id_to_token(start), tokenizer.id_to_token(end)
-            return (before, after) if before and after else None
+def _around(owners: Sequence[Any], tokenizer: Tokenizer) -> tuple[str, str] | None:
+    """Return the tokens that the configuration, or else the processor, names for the start and the end of an image."""
+    for owner in owners:
+        for names in AROUND:
+            start, end = (getattr(owner, name, None) for name in names)
+            if isinstance(start, int) and isinstance(end, int):
+                before, after = tokenizer.id_to_token(start), tokenizer.id_to_token(end)
+                return (before, after) if before and after else None
     return None
 
 
@@ -109,13 +113,18 @@ def _process(
 
     If the text has no image token, one comes before it, between the tokens `around` an image unless the processor adds them itself.
     """
-    image = getattr(processor, "image_token", None)
+    image = getattr(processor, "image_placeholder_token", None) or getattr(processor, "image_token", None)
     if not isinstance(image, str):
         raise Unsupported("The model's processor names no image token, so it takes texts only.", pointer="/image")
     if text.count(image) > 1:
         raise InvalidRequest(f"There is one image, so the text may have {image} once.", pointer="/text")
     if image in text:
-        return _call(processor, picture, text)
+        try:
+            return _call(processor, picture, text)
+        except InvalidImage:  # HunYuan-VL insists on the tokens around an image
+            if around is None or around[0] in text:
+                raise
+            return _call(processor, picture, text.replace(image, f"{around[0]}{image}{around[1]}"))
     if around is None:
         return _call(processor, picture, image + text)
     start = processor.tokenizer.convert_tokens_to_ids(around[0])
@@ -127,7 +136,7 @@ def _process(
 def _call(processor: Any, picture: Any, prompt: str) -> tuple[dict[str, Any], dict[str, Any]]:
     reading = processors.for_one_call(processor)
     try:
-        found = reading(images=[picture], text=[prompt], return_tensors="pt")
+        found = reading(images=[picture], text=[prompt], return_tensors="pt", **_options(reading))
     except Exception as error:  # processors may raise anything
         raise InvalidImage(
             "The model's processor fails on this image and text. Send an image closer to square, or load the model with another processor.",
@@ -135,6 +144,11 @@ def _call(processor: Any, picture: Any, prompt: str) -> tuple[dict[str, Any], di
         ) from error
     outputs = {name: _tensor(value) for name, value in found.items()}
     return outputs, {**outputs, **{name: _tensor(value) for name, value in reading.image_outputs.items()}}
+
+
+def _options(processor: Any) -> dict[str, Any]:
+    """Return options of a call. Some models need to know which tokens are the image's, which processors leave out unless it is asked for."""
+    return {"return_mm_token_type_ids": True} if "mm_token_type_ids" in processor.model_input_names else {}
 
 
 def _tensor(value: Any) -> Any:
