@@ -71,8 +71,39 @@ def _curve(row: Array, used: Sequence[int], places: Sequence[float], y: float, h
     return [(places[place], y + height * (1 - float(row[place]))) for place in used]
 
 
+def draw_offsets(a: Any) -> Figure:
+    """Cosine with the product at offset 0, a line per head."""
+    from headscope.measures.projections import OFFSETS
+
+    cosines = np.stack(
+        [samples.columns(a, "qk_offset", f"cosine_{offset}")[0] for offset in OFFSETS], -1
+    )  # [H, offsets]
+    names = ("all planes", "the four slowest", "a middle one", "the fastest")
+    x, y, width, height = 66.0, 26.0, 660.0, 240.0
+    figure = Figure(760, 352, "Cosine of query-key products with those at offset 0, by offset")
+    axes(figure, (x, y, width, height), (-1, -0.5, 0, 0.5, 1), 1.0, "cosine with offset 0", digits=1, bottom=-1.0)
+    places = [x + width * (place + 0.5) / len(OFFSETS) for place in range(len(OFFSETS))]
+    right = x
+    for row, name, colour, dashed in zip(
+        cosines, names, ("ink", "more", "less", "ink"), (False, False, False, True), strict=True
+    ):
+        points = [(at, y + height * (1 - float(value)) / 2) for at, value in zip(places, row, strict=True)]
+        figure.line(points, colour=colour, width=1.5, dashed=dashed)
+        figure.line([(right, 332), (right + 22, 332)], colour=colour, width=1.5, dashed=dashed)
+        figure.text(right + 28, 336, name, size=11, colour="muted")
+        right += 60 + 6.2 * len(name)
+    for at, offset in zip(places, OFFSETS, strict=True):
+        figure.text(at, y + height + 17, str(offset), size=10, anchor="middle", colour="muted")
+    middle = x + width / 2
+    figure.text(
+        middle, y + height + 34, "offset: tokens from the key to the query", size=11, anchor="middle", colour="muted"
+    )
+    return figure
+
+
 PICTURES: dict[str, Callable[[], Figure]] = {
     "output_overlap": lambda: draw_output_overlap(samples.measured()),
     "qk_spectrum": lambda: draw_spectrum(samples.measured(), "qk_spectrum"),
     "qk_spectrum_layer": lambda: draw_spectrum(samples.measured(), "qk_spectrum_layer"),
+    "qk_offset": lambda: draw_offsets(samples.rotary()),
 }

@@ -93,6 +93,25 @@ def gated(of: str = "size") -> Any:
 
 
 @cache
+def rotary() -> Any:
+    """A small random Llama whose heads use other planes of the rotary embedding: all eight, the slowest four, the middle one, the fastest one."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    sizes = {"hidden_size": 64, "intermediate_size": 64, "vocab_size": 64, "num_hidden_layers": 1}
+    torch.manual_seed(0)
+    module = LlamaForCausalLM(LlamaConfig(**sizes, num_attention_heads=4, num_key_value_heads=4))
+    used = [slice(0, 8), slice(4, 8), slice(3, 4), slice(0, 1)]
+    with torch.no_grad():
+        query = module.model.layers[0].self_attn.q_proj.weight.view(4, 2, 8, 64)  # [head, half, plane, width]
+        for head, planes in enumerate(used):
+            kept = query[head, :, planes].clone()
+            query[head] = 0
+            query[head, :, planes] = kept
+    return headscope.analyze(module, token_ids=list(range(5, 17)), measures=("qk_offset",), maps=False)
+
+
+@cache
 def states(text: str) -> tuple[Array, ...]:
     """Hidden states [tokens, width] before the first layer and after each."""
     import torch

@@ -169,7 +169,7 @@ def test_quantised_weights_alone_change_nothing_else(folder: Path, way: str) -> 
     [
         ("llm.int8", torch.float32, 5),
         ("nf4", torch.float32, 2),
-        ("nf4", torch.bfloat16, 2),
+        ("nf4", torch.bfloat16, 3),
         ("subclass", torch.bfloat16, 2),
         ("buffers", torch.float16, 0.5),
     ],

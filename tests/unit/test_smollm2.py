@@ -122,3 +122,24 @@ def test_what_the_examples_of_the_page_say(model: Model) -> None:
     assert (maps[17, 4, again, again - 9] > 0.5).all()
     assert maps[16, 0].diagonal(-1).mean() > 0.8
     assert maps[18, 8, 1:, 0].min() > 0.99
+
+
+def test_query_key_products_at_an_offset(model: Model) -> None:
+    """Of heads that share keys, with the rotation written out in float64."""
+    config, attention = model.module.config, model.module.model.layers[11].self_attn
+    width, offset = config.head_dim, 37
+    slow = config.rope_parameters["rope_theta"] ** (-2 * np.arange(width // 2) / width)
+    cosine, sine = (np.diag(one(offset * slow)) for one in (np.cos, np.sin))
+    turn = np.block([[cosine, sine], [-sine, cosine]])
+    query, key = (
+        part.weight.detach().double().numpy().reshape(-1, width, 576) for part in (attention.q_proj, attention.k_proj)
+    )
+    measures = ({"name": "qk_spectrum", "offset": offset}, "qk_offset")
+    found = headscope.analyze(model, token_ids=[5, 6, 7], measures=measures, layers=[11], maps=False).measures
+    for head in range(9):
+        sigma = np.linalg.svd(query[head].T @ turn @ key[head // 3], compute_uv=False)[:width]
+        shares = sigma / sigma.sum()
+        expected = [sigma[0], (sigma**2).sum() / sigma[0] ** 2, np.exp(-(shares * np.log(shares)).sum())]
+        np.testing.assert_allclose(found["qk_spectrum"]["weights"][0, head, :3], expected, rtol=1e-4)
+    cosines = found["qk_offset"]["weights"][0, :, headscope.MEASURES["qk_offset"].columns.index("cosine_1")]
+    assert (cosines < 1).all()

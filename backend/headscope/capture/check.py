@@ -231,7 +231,19 @@ def _replayable(model: Model, encoded: Encoded, sites: AttentionSites) -> Attent
 def _fallback(expected: dict[Kind, list[Tensor]], reason: str) -> AttentionSites:
     """Return sites that offer only the weights that eager attention returns."""
     missing = dict.fromkeys(
-        ("capture", "values", "scores", "projection", "gate", "residual", "hidden", "replay", "bilinear", "padding"),
+        (
+            "capture",
+            "values",
+            "scores",
+            "projection",
+            "gate",
+            "residual",
+            "hidden",
+            "replay",
+            "bilinear",
+            "additive",
+            "padding",
+        ),
         reason,
     )
     sites = []

@@ -10,9 +10,15 @@ from torch import Tensor
 from ..models.quantisation import is_quantised
 from .closeness import is_close
 from .gates import Follows, find_factor
+from .query_key import HeadProjection
+from .query_key_search import find_origin
 from .residual import with_residual
-from .sites import HeadProjection, Site
+from .sites import Site
 from .trace import AttentionEvent, Trace, TraceEvent, equal, is_affine, is_linear, rounding
+
+BY_HEAD = (
+    "Each head divides its queries or keys by a number of its own, so the products of its heads have no common scale."
+)
 
 
 def describe_site(site: Site, trace: Trace, index: int) -> Site:
@@ -99,31 +105,35 @@ def _about_gate(site: Site, factor: Tensor, follows: Follows) -> dict[str, str]:
 
 
 def _with_bilinear(site: Site, trace: Trace, attention: AttentionEvent, span: tuple[int, int]) -> Site:
-    """Find the linear modules whose outputs are the queries and the keys."""
+    """Find the linear modules whose outputs are the queries and the keys, or become them by a rotation or a normalisation."""
     queries, keys = attention.call.query[0], attention.call.key[0]  # [H, Q, D'], [G, K, D']
     events = [event for event in trace.events[span[0] : attention.place] if is_linear(event)]
     query = _head_projection(queries, [event for event in events if event.output.shape[0] == queries.shape[1]])
     key = _head_projection(keys, [event for event in events if event.output.shape[0] == keys.shape[1]])
-    if query is None or key is None:
-        site.missing["bilinear"] = (
-            "Its queries and keys are not a single linear map of the hidden state: a position encoding or normalisation comes in between."
-        )
+    if query is not None and key is not None:
+        return replace(site, query=query, key=key)
+    origin = find_origin(attention, [event for event in events if _nested(event.name, str(site.module))], trace)
+    if isinstance(origin, str):
+        site.missing.update(bilinear=origin, additive=origin)
         return site
-    return replace(site, query=query, key=key)
+    if origin.normalised == "head":
+        site.missing["additive"] = BY_HEAD
+    return replace(site, query=origin.query, key=origin.key, rerun=origin.rerun, normalised=origin.normalised != "no")
 
 
 def _head_projection(vectors: Tensor, events: list[TraceEvent]) -> HeadProjection | None:
-    """Find vectors [H, Q, D] in the output [Q, ...] of a linear module: heads side by side from some offset, or a stride apart."""
+    """Find vectors [H, Q, D'] in the output [Q, ...] of a linear module: heads side by side from some offset, or a stride apart."""
     heads, _, width = vectors.shape
     for event in reversed(events):
         size = event.output.shape[-1]
         strides = {width} | ({size // heads} if size % heads == 0 else set())
         for stride in sorted(strides):
             for offset in range(0, size - stride * (heads - 1) - width + 1, width):
-                pieces = [event.output[:, offset + h * stride : offset + h * stride + width] for h in range(heads)]
+                starts = tuple(offset + head * stride for head in range(heads))
+                pieces = [event.output[:, start : start + width] for start in starts]
                 found = torch.equal(pieces[0], vectors[0]) and torch.equal(torch.stack(pieces), vectors)
                 if found and is_affine(event):
-                    return HeadProjection(event.name, offset, stride, width)
+                    return HeadProjection(event.name, starts, width)
     return None
 
 

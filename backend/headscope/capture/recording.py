@@ -18,8 +18,8 @@ from ..models.tokens import Encoded
 from .affine import offset
 from .interface import AttentionCall, batch_scores, blocked_and_bias, for_each_head
 from .projection_factors import projection_factors
-from .sites import AttentionSites, Site, head_weights, norm_at, scaled_branch, split_projection
-from .trace import first_tensor
+from .sites import AttentionSites, Site, norm_at, query_key_weights, scaled_branch, split_projection
+from .trace import expanded, first_tensor
 
 OnLayer = Callable[[Layer], None]
 PLAIN = Pass()
@@ -147,7 +147,7 @@ class Recording:
 
     def layer(self, site: Site, call: AttentionCall, output: Tensor) -> Layer:
         """Return the whole layer of the call's first input, without the weights; output [H, Q, D]."""
-        needs, groups = self.spec.needs, call.key.shape[1]
+        needs = self.spec.needs
         layer = Layer(
             index=site.layer,
             heads=tuple(range(site.heads)),
@@ -166,10 +166,9 @@ class Recording:
             module, like = self._modules[str(site.projection)], call.value
             factors = projection_factors(module, site.heads, like)
             layer = replace(layer, projection=split_projection(module, site.heads, like), projection_factors=factors)
-        if "bilinear" in needs and site.query is not None and site.key is not None:
-            query = head_weights(self._modules[site.query.module], site.query, site.heads, call.query)  # [H, d, D']
-            key = head_weights(self._modules[site.key.module], site.key, groups, call.key)  # [G, d, D']
-            layer = replace(layer, query_weights=query, key_weights=key.repeat_interleave(site.heads // groups, dim=0))
+        if "bilinear" in needs and site.query is not None:
+            query, key, turn = query_key_weights(self._modules, site, call.query)
+            layer = replace(layer, query_weights=query, key_weights=key, turn=turn, normalised=site.normalised)
         return layer
 
     def finish(self, site: Site, layer: Layer) -> None:
@@ -290,7 +289,7 @@ class Recording:
             outputs = torch.stack([self._pass.leave(site.layer, heads, one) for one in outputs])
         self._replaying = (self._modules[str(site.module)], outputs)
         try:
-            args, kwargs = _expanded(arguments, outputs.shape[0])
+            args, kwargs = expanded(arguments, outputs.shape[0])
             return _hidden_states(block.forward(*args, **kwargs)).to(outputs.device)
         finally:
             self._replaying = None
@@ -329,14 +328,3 @@ def _hidden_states(output: Any) -> Tensor:
 def on_device(device: torch.device) -> AbstractContextManager[Any]:
     """Create new tensors of mechanisms, lenses and measures on the model's device."""
     return nullcontext() if device.type == "cpu" else device
-
-
-def _expanded(value: Any, size: int) -> Any:
-    """Expand arguments to a batch: tensors [1, a, b, ...] -> [size, a, b, ...]."""
-    if isinstance(value, Tensor):
-        return value.expand(size, *value.shape[1:]) if value.dim() >= 3 and value.shape[0] == 1 else value
-    if isinstance(value, (tuple, list)):
-        return type(value)(_expanded(item, size) for item in value)
-    if isinstance(value, dict):
-        return {name: _expanded(item, size) for name, item in value.items()}
-    return value

@@ -16,16 +16,7 @@ from ..models.dispatch import tensor_of
 from ..models.support import by_mask
 from .affine import matrix
 from .gates import Follows
-
-
-@dataclass(frozen=True)
-class HeadProjection:
-    """The part of a linear module's output that becomes the queries, or the keys, of all heads: [Q, ...] -> [H, Q, D']."""
-
-    module: str
-    offset: int
-    stride: int  # from one head's part to the next
-    width: int
+from .query_key import HeadProjection, Rerun, VectorSource, maps_by_token, read_map
 
 
 @dataclass(frozen=True)
@@ -82,6 +73,8 @@ class Site:
     query: HeadProjection | None = None
     key: HeadProjection | None = None
     rounding: float = 0.0  # by how much quantised projections differ from their matrices, relative to the largest number of their outputs
+    rerun: Rerun | None = None  # if something comes between these projections and the queries and keys
+    normalised: bool = False  # queries or keys
     missing: dict[str, str] = field(default_factory=dict)
 
 
@@ -157,13 +150,30 @@ def joining(module: Any, place: int, count: int, like: Tensor) -> tuple[Tensor, 
     return module.forward(*zeros)[0, 0].to(like.device) - shift, shift
 
 
-def head_weights(module: Any, part: HeadProjection, heads: int, like: Tensor) -> Tensor:
+def query_key_weights(modules: Mapping[str, Any], site: Site, like: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return matrices M [H, d, D'] and N [H, d, D'], and a rotation T [D', D'] or None, of a site where they were found, on the device of `like`.
+
+    The query of a hidden state x at the i-th token is x M Tⁱ, the key of y at the j-th is y N Tʲ, but for biases, and up to a factor of each if they are
+    normalised. Raises Unsupported if the parameters have changed such that there are none any more.
+    """
+    parts = [part for part in (site.query, site.key) if part is not None]
+    query, key = (head_weights(modules[part.module], part, like) for part in parts)
+    turn = None
+    if site.rerun is not None:
+        one, other = (
+            VectorSource(modules[part.module], part, len(matrix(modules[part.module], like)), like) for part in parts
+        )
+        found = read_map(maps_by_token(modules[str(site.module)], site.rerun, (one, other)), like.dtype)
+        if isinstance(found, str):
+            raise Unsupported(found)
+        query, key, turn = query.double() @ found.query, key.double() @ found.key, found.turn
+    return query, key.repeat_interleave(len(query) // len(key), dim=0), turn
+
+
+def head_weights(module: Any, part: HeadProjection, like: Tensor) -> Tensor:
     """Return the rows of a linear module's matrix that make each head's query or key, on the device of `like`: [H, d, D']."""
     rows = matrix(module, like)  # [output, d]
-    pieces = [
-        rows[part.offset + head * part.stride : part.offset + head * part.stride + part.width] for head in range(heads)
-    ]
-    return torch.stack([piece.mT for piece in pieces])
+    return torch.stack([rows[start : start + part.width].mT for start in part.starts])
 
 
 def split_projection(module: Any, heads: int, like: Tensor) -> Tensor:

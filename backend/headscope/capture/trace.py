@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from transformers.cache_utils import Cache
 
 from ..core.attention import Kind
 from ..models.quantisation import is_quantised
@@ -53,6 +54,9 @@ class Trace:
     entered: dict[str, list[tuple[int, Tensor]]] = field(default_factory=dict)  # module -> its inputs, and when
     modules: dict[str, Any] = field(default_factory=dict)
     arguments: dict[int, Arguments] = field(default_factory=dict)  # id of a module -> what it was called with last
+    maps: tuple[Tensor, Tensor] | None = (
+        None  # what the last layer with a position encoding made of projected queries and keys
+    )
 
     def add(self, call: AttentionCall, output: Tensor) -> None:
         """Add a call of the attention function; output [H, Q, D]."""
@@ -156,3 +160,16 @@ def first_tensor(values: tuple[Any, ...]) -> Tensor | None:
         if isinstance(value, Tensor) and value.is_floating_point() and value.dim() in (2, 3):
             return value
     return None
+
+
+def expanded(value: Any, size: int) -> Any:
+    """Expand arguments to a batch: tensors [1, a, b, ...] -> [size, a, b, ...]. A cache, which already holds the keys of its tokens, is left out."""
+    if isinstance(value, Cache):
+        return None
+    if isinstance(value, Tensor):
+        return value.expand(size, *value.shape[1:]) if value.dim() >= 3 and value.shape[0] == 1 else value
+    if isinstance(value, (tuple, list)):
+        return type(value)(expanded(item, size) for item in value)
+    if isinstance(value, dict):
+        return {name: expanded(item, size) for name, item in value.items()}
+    return value

@@ -142,7 +142,10 @@ class Layer:
     query   [H, Q, D'], key [G, K, D']
     projection [H, D, d]  each head's part of the output projection
     projection_factors [H, D, D]  of every W in `projection` an R with ||x R|| = ||x W|| for all x, in float64
-    query_weights, key_weights [H, d, D']  the projection of hidden states to queries and keys, where that is one matrix
+    query_weights, key_weights [H, d, D']  the projections of hidden states to queries and keys, where each is one matrix
+    turn [D', D']  the rotation by which a position encoding takes queries and keys from one token to the next, None if there is none: y at n tokens before x
+            has the score x query_weights turnⁿ key_weightsᵀ yᵀ, before scaling and without biases
+    normalised    whether that score holds up to a positive factor of the query and one of the key
     padded_values [N, P, D]  values of all N heads of the layer, one per query head whatever `heads` are, with the input padded to P tokens at its end
     inputs        the tokens of every input if the heads of several inputs follow one another; `axes` are then those of the first input
     `epsilon` is the machine epsilon of the arithmetic that computed them: it decides what counts as zero. `rounding` is by how much what a quantised model adds to
@@ -164,6 +167,8 @@ class Layer:
     projection_factors: Tensor | None = None
     query_weights: Tensor | None = None
     key_weights: Tensor | None = None
+    turn: Tensor | None = None
+    normalised: bool = False
     padded_values: Tensor | None = None
     stream: Stream = Stream()
     inputs: BatchTokens | None = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ..core.declarations import NoParams
@@ -36,7 +38,9 @@ def draw(data: FigureData, params: NoParams, palette: Palette) -> Drawing:
         }
         for place, layer in enumerate(layers)
     ]
-    x = axis(palette, "number of singular values, largest first", type="log", tickvals=counts)
+    offset = _offset(data)
+    at = f", at offset {offset}" if offset else ""
+    x = axis(palette, f"number of singular values, largest first{at}", type="log", tickvals=counts)
     return Drawing(
         lines,
         layout(
@@ -51,6 +55,12 @@ def draw(data: FigureData, params: NoParams, palette: Palette) -> Drawing:
         ("layer", *(f"share_{count}" for count in counts), "values_for_90_percent"),
         [[layer, *to_json([*shares[at], needed[at]], 7)] for at, layer in enumerate(layers)],
     )
+
+
+def _offset(data: FigureData) -> int:
+    """Return the offset between query and key at which the products were taken."""
+    chosen: dict[str, Any] = next((each for each in data.document["request"]["measures"] if each["name"] == NAME), {})
+    return int(chosen.get("offset", 0))
 
 
 SPECTRUM = Figure(

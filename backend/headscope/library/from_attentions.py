@@ -38,6 +38,7 @@ MISSING = {
     "hidden": "Given weights come without hidden states.",
     "replay": "Given weights come without a model to run again.",
     "bilinear": "Given weights come without query and key projections.",
+    "additive": "Given weights come without query and key projections.",
     "padding": "Given weights come without a model to run on the padded input.",
 }
 # Special tokens by their spelling, except those for unknown or masked words, which represent text.

@@ -12,7 +12,7 @@ from .hidden import RESIDUAL_RATIO, TOKEN_SIMILARITY
 from .norms import MIXING_RATIO, TOKEN_NORMS
 from .null import LEVERAGE, NULL_SHARE, NULL_SHARE_ROWS
 from .patterns import PATTERNS
-from .projections import HEAD_DIMENSION, OUTPUT_OVERLAP, QK_SPECTRUM, QK_SPECTRUM_LAYER
+from .projections import HEAD_DIMENSION, OUTPUT_OVERLAP, QK_OFFSET, QK_SPECTRUM, QK_SPECTRUM_LAYER
 from .rank import RANK
 from .roles import HEAD_ROLES
 from .sink import SINK
@@ -37,6 +37,7 @@ MEASURES: dict[str, Measure] = {
         OUTPUT_OVERLAP,
         QK_SPECTRUM,
         QK_SPECTRUM_LAYER,
+        QK_OFFSET,
         HEAD_DIMENSION,
         PATTERNS,
         SPECIAL_TOKENS,

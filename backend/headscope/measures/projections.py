@@ -1,4 +1,4 @@
-"""Measures of the projections of a layer's heads: shared output directions, the spectrum of query-key products, the dimensions of a head's output."""
+"""Measures of the projections of a layer's heads: shared output directions, query-key products, the dimensions of a head's output."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ EPSILON = 2.0**-23
 # Numbers of leading singular values whose share of the energy is reported.
 COUNTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 SHARES = (50, 75, 90, 95, 99)
+FARTHEST = 4096
+OFFSETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
 def _given(weights: Tensor | None, what: str) -> Tensor:
@@ -52,10 +54,15 @@ def output_overlap(layer: Layer, lens: str, readings: Mapping[str, Reading], par
 
 def product_values(left: Tensor, right: Tensor) -> Tensor:
     """Singular values of left rightᵀ, largest first, without forming it. [..., d, m], [..., d, m] -> [..., min(d, m)]."""
+    sigma: Tensor = torch.linalg.svdvals(torch.matmul(*_reduced(left, right)))
+    return sigma
+
+
+def _reduced(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
+    """Return matrices whose product has the same singular values as left rightᵀ: [..., min(d, m), m], [..., m, min(d, m)]."""
     if left.shape[-1] < left.shape[-2]:
         left, right = (torch.linalg.qr(side, mode="r").R for side in (left, right))
-    sigma: Tensor = torch.linalg.svdvals(left @ right.mT)
-    return sigma
+    return left, right.mT
 
 
 def summary(sigma: Tensor) -> Tensor:
@@ -76,22 +83,67 @@ SPECTRUM = (
 )
 # `largest` is in units of the products instead, and each share is a part of the energy.
 DIMENSIONS = dict.fromkeys(SPECTRUM[1 : -len(COUNTS)], "dimensions")
+COLUMNS = (
+    *(f"size_{offset}" for offset in OFFSETS),
+    *(f"cosine_{offset}" for offset in OFFSETS),
+    *(f"effective_{offset}" for offset in (0, *OFFSETS)),
+)
 
 
-def _factors(layer: Layer) -> tuple[Tensor, Tensor]:
+def _factors(layer: Layer, offset: int) -> tuple[Tensor, Tensor]:
+    """Return M and N [H, d, D'] whose product M Nᵀ gives the scores at that offset."""
     query = _given(layer.query_weights, "query projection of every head")
-    return query, _given(layer.key_weights, "key projection of every head")
+    key = _given(layer.key_weights, "key projection of every head")
+    return query if layer.turn is None else query @ _power(layer.turn.double(), offset), key
 
 
-def qk_spectrum(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Any) -> Tensor:
-    """Return the spectrum of W_Q W_Kᵀ of each head, [H, C]."""
-    return summary(product_values(*_factors(layer)))
+def _power(turn: Tensor, count: int) -> Tensor:
+    """Return an orthogonal matrix to any power."""
+    power: Tensor = torch.linalg.matrix_power(turn if count >= 0 else turn.mT, abs(count))
+    return power
 
 
-def qk_spectrum_layer(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Any) -> Tensor:
-    """Return the spectrum of the sum over heads of W_Q W_Kᵀ, [C]: the product of the concatenated projections."""
-    query, key = (side.transpose(0, 1).flatten(1) for side in _factors(layer))  # [H, d, D'] -> [d, H D']
-    return summary(product_values(query, key))
+def _sized(spectrum: Tensor, layer: Layer) -> Tensor:
+    """Leave out the largest singular value [..., C] where only the directions of the product are known, not its size."""
+    if layer.normalised:
+        spectrum[..., SPECTRUM.index("largest")] = torch.nan
+    return spectrum
+
+
+def qk_spectrum(layer: Layer, lens: str, readings: Mapping[str, Reading], params: OffsetParams) -> Tensor:
+    """Return the spectrum of W_Q Tⁿ W_Kᵀ of each head, [H, C]."""
+    return _sized(summary(product_values(*_factors(layer, params.offset))), layer)
+
+
+def qk_spectrum_layer(layer: Layer, lens: str, readings: Mapping[str, Reading], params: OffsetParams) -> Tensor:
+    """Return the spectrum of the sum over heads of W_Q Tⁿ W_Kᵀ, [C]: the product of the concatenated projections."""
+    query, key = (side.transpose(0, 1).flatten(1) for side in _factors(layer, params.offset))  # [H, d, D'] -> [d, H D']
+    return _sized(summary(product_values(query, key)), layer)
+
+
+def qk_offset(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Any) -> Tensor:
+    """Return size, cosine and effective rank of W_Q Tⁿ W_Kᵀ against W_Q W_Kᵀ, [H, C]. NaN where the latter is zero."""
+    left, right = _reduced(*_factors(layer, 0))
+    products = torch.stack([left @ right, *(left @ _turned(layer, offset, right) for offset in OFFSETS)], dim=1)
+    sigma = torch.linalg.svdvals(products)  # [H, 1 + offsets, r]
+    sizes = sigma.norm(dim=-1)
+    cosines = (products * products[:, :1]).sum((-2, -1)) / (sizes * sizes[:, :1])
+    return torch.cat([(sizes / sizes[:, :1])[:, 1:], cosines[:, 1:].clamp(-1, 1), _spectrum.effective(sigma)], dim=-1)
+
+
+def _turned(layer: Layer, offset: int, right: Tensor) -> Tensor:
+    return right if layer.turn is None else _power(layer.turn.double(), offset) @ right
+
+
+class OffsetParams(Params):
+    """The offset at which products are taken."""
+
+    offset: int = Field(
+        default=0,
+        ge=-FARTHEST,
+        le=FARTHEST,
+        description="How many tokens the key is before the query; negative: after it. It matters only to models with rotary embeddings.",
+    )
 
 
 class HeadDimensionParams(Params):
@@ -141,9 +193,11 @@ OUTPUT_OVERLAP = Measure(
 QK_SPECTRUM = Measure(
     name="qk_spectrum",
     title="Spectrum of query-key products",
-    doc="Singular values of W_Q W_Kᵀ of each head in summary: the largest, rank-like numbers, how many hold 50 to 99 % of the energy, and the share of the first 1, 2, 4, ...",
+    doc="Singular values of W_Q W_Kᵀ of each head in summary: the largest, rank-like numbers, how many hold 50 to 99 % of the energy, and the share of the first 1, 2, 4, ... "
+    "With rotary embeddings it is W_Q Rₙ W_Kᵀ for a key n tokens before the query.",
     not_="Not the scores of this input: it uses the model's weights only, without the biases of queries and keys and without the distribution of hidden states.",
-    citation="Cordonnier, Loukas & Jaggi 2020, Multi-Head Attention: Collaborate Instead of Concatenate",
+    citation="Cordonnier, Loukas & Jaggi 2020, Multi-Head Attention: Collaborate Instead of Concatenate; rotary embeddings: Su et al. 2021, RoFormer, eq. 16",
+    params=OffsetParams,
     needs=("bilinear",),
     range=(0.0, None),
     shape="L H C",
@@ -159,8 +213,9 @@ QK_SPECTRUM_LAYER = Measure(
     doc="The same for the sum of W_Q W_Kᵀ over all heads, which is the product of the concatenated projections: if few singular values hold most of the energy, heads share "
     "directions.",
     not_="Not the mean of the heads' spectra: single heads rarely have low rank relative to their width, while their sum often has relative to the model's.",
-    citation="Cordonnier, Loukas & Jaggi 2020, Multi-Head Attention: Collaborate Instead of Concatenate",
-    needs=("bilinear",),
+    citation="Cordonnier, Loukas & Jaggi 2020, Multi-Head Attention: Collaborate Instead of Concatenate; rotary embeddings: Su et al. 2021, RoFormer, eq. 16",
+    params=OffsetParams,
+    needs=("bilinear", "additive"),
     range=(0.0, None),
     shape="L C",
     of="layer",
@@ -169,6 +224,23 @@ QK_SPECTRUM_LAYER = Measure(
     fixed=True,
     compute=qk_spectrum_layer,
 )
+
+QK_OFFSET = Measure(
+    name="qk_offset",
+    title="Query-key products by offset",
+    doc="How rotary embeddings change the query-key product of each head with the offset n between query and key: size and effective rank of W_Q Rₙ W_Kᵀ at n = 1, 2, 4, ..., "
+    "and its cosine with W_Q W_Kᵀ. A head whose cosine stays near 1 matches content at any distance; one whose cosine falls depends on the position.",
+    not_="Not the distance of attention on this input: it uses the model's weights only. Without rotary embeddings nothing changes with the offset.",
+    citation="Su et al. 2021, RoFormer: Enhanced Transformer with Rotary Position Embedding, eq. 16",
+    needs=("bilinear",),
+    range=(-1.0, None),
+    shape="L H C",
+    columns=COLUMNS,
+    units={column: "dimensions" for column in COLUMNS if column.startswith("effective")},
+    fixed=True,
+    compute=qk_offset,
+)
+
 
 HEAD_DIMENSION = Measure(
     name="head_dimension",

@@ -64,3 +64,20 @@ it('says why a number has no reading', () => {
   expect(why('qk_distance.from_1')).toBeNull()
   expect(why('entropy')).toBeNull()
 })
+
+it('names columns by offset in words', () => {
+  const offsets = {
+    ...plain,
+    ...columns,
+    name: 'qk_offset',
+    title: 'Products',
+    columns: ['size_64', 'cosine_1', 'effective_0'],
+  }
+  const named = headNumbers([{ ...offsets, range: [-1, null], units: { effective_0: 'dimensions' } }])
+  expect(named.map(({ title }) => title)).toEqual([
+    'Products: relative size at offset 64',
+    'Products: cosine of offsets 0 and 1',
+    'Products: effective rank at offset 0',
+  ])
+  expect(named[1].range).toEqual([-1, 1])
+})

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from headscope.core.declarations import NoParams
 from headscope.errors import Unsupported
 from headscope.measures.base import Measure
 from headscope.measures.projections import (
@@ -38,7 +37,7 @@ def random(seed: int, *shape: int) -> NDArray[Any]:
 def computed(measure: Measure, params: Any = None, **fields: Any) -> NDArray[Any]:
     heads = next(iter(fields.values())).shape[0]
     layer = layer_of(random_rows(0, heads, 3, 3), **fields)
-    return measure.compute(layer, "weights", {}, params or NoParams()).numpy()
+    return measure.compute(layer, "weights", {}, params or measure.params()).numpy()
 
 
 def slow_basis(matrix: NDArray[Any]) -> NDArray[Any]:
@@ -168,7 +167,7 @@ def test_head_dimension_of_equal_outputs_is_0() -> None:
 def test_projections_that_were_not_found_are_refused() -> None:
     for measure in (OUTPUT_OVERLAP, QK_SPECTRUM, QK_SPECTRUM_LAYER, HEAD_DIMENSION):
         with pytest.raises(Unsupported):
-            computed(measure, HeadDimensionParams(), query=random(0, 2, 3, 4))
+            computed(measure, query=random(0, 2, 3, 4))
     layer = layer_of(random_rows(0, 2, 3, 3), projection=torch.ones(2, 3, 4))
     with pytest.raises(Unsupported, match="outputs"):
         HEAD_DIMENSION.compute(layer, "weights", {}, HeadDimensionParams())

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 import headscope
 from headscope import Model
-from headscope.errors import Unsupported
 from headscope.lenses import LENSES
 from headscope.measures.projections import SPECTRUM
 
@@ -56,6 +55,9 @@ def query_key_weights(model: Model, layer: int) -> tuple[NDArray[Any], NDArray[A
     attention = block(model, layer)
     if hasattr(model.module, "bert"):
         query, key = (part.weight.detach().numpy().T for part in (attention.self.query, attention.self.key))
+    elif hasattr(model.module, "model"):
+        query, key = (part.weight.detach().numpy().T for part in (attention.q_proj, attention.k_proj))
+        key = key.reshape(WIDTH, -1, 1, D).repeat(WIDTH // key.shape[1], 2).reshape(WIDTH, WIDTH)
     else:
         both = attention.c_attn.weight.detach().numpy()
         query, key = both[:, :WIDTH], both[:, WIDTH : 2 * WIDTH]
@@ -128,12 +130,8 @@ def test_output_projections(tiny: Model, ids: Any) -> None:
 
 
 def test_query_key_products(tiny: Model, ids: Any) -> None:
-    """From the weights of the model; models with rotary embeddings are refused."""
+    """From the weights of the model; with rotary embeddings, of a token with itself."""
     measures = ("qk_spectrum", "qk_spectrum_layer")
-    if hasattr(tiny.module, "model"):
-        with pytest.raises(Unsupported):
-            headscope.analyze(tiny, token_ids=ids(5), measures=measures)
-        return
     a = headscope.analyze(tiny, token_ids=ids(5), measures=measures)
     for layer in range(LAYERS):
         query, key = query_key_weights(tiny, layer)

@@ -17,7 +17,7 @@ function columnOf(measure: Declaration, column: string): Declaration {
     ...measure,
     name: `${name}.${column}`,
     unit: units[column] ?? unit,
-    range: inShares ? [0, 1] : range,
+    range: inShares ? [0, 1] : column.startsWith('cosine_') ? [-1, 1] : range,
     title: `${title}: ${columnTitle(name, column, columns)}`,
     axes: ['L', 'H'],
     columns: [],
@@ -53,11 +53,19 @@ const KINDS: Record<string, string> = {
 const ENTITIES: readonly string[] = ['PER', 'LOC', 'ORG', 'MISC', 'same_other']
 const isPartOfSpeech = (column: string) => /^[A-Z]+$/.test(column)
 
+const OFFSET_TITLES: Record<string, string> = {
+  size: 'relative size at offset',
+  cosine: 'cosine of offsets 0 and',
+  effective: 'effective rank at offset',
+}
+
 /** A column in words. Parts of speech have names that differ from kinds of tokens only in case. */
 function columnTitle(measure: string, column: string, columns: readonly string[]): string {
   if (measure === 'token_types') return isPartOfSpeech(column) ? `part of speech: ${column}` : (KINDS[column] ?? column)
   const from = measure === 'qk_distance' && /^from_(\d+)$/.exec(column)
   if (from) return distance(Number(from[1]), columns)
+  const at = measure === 'qk_offset' && /^([a-z]+)_(\d+)$/.exec(column)
+  if (at) return `${OFFSET_TITLES[at[1]]} ${at[2]}`
   return column.replaceAll('_', ' ')
 }
 
