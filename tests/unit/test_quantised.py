@@ -10,6 +10,7 @@ import bitsandbytes
 import numpy as np
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
 from torch.nn import functional
 from transformers import BertModel, BitsAndBytesConfig, LlamaConfig, LlamaForCausalLM
 
@@ -22,6 +23,7 @@ from headscope.models.catalog import Catalog
 from headscope.settings import Settings
 
 from .conftest import eager
+from .test_adapters import filled
 
 IDS = [5, 17, 5, 42, 9, 23, 77, 12, 150, 3]
 HEADS, GROUPS = 4, 2
@@ -254,6 +256,33 @@ def flip(part: Any) -> None:
     """Change one bit of the weight of a layer."""
     weight = part.qweight if isinstance(part, PackedLinear) else getattr(part.weight, "numbers", part.weight.data)
     weight.flatten().view(torch.uint8)[3] ^= 64
+
+
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")  # peft's own
+def test_adapters_on_quantised_layers(folder: Path) -> None:
+    """LoRA on 4 bits: contributions are those of both together, and the id of a model in training is the same every time."""
+    config = LoraConfig(r=4, lora_alpha=8, lora_dropout=0.5, target_modules=["v_proj", "o_proj"])
+    module = filled(get_peft_model(quantised(folder, "nf4", torch.bfloat16), config)).train()
+    first, second = (headscope.analyze(module, token_ids=IDS, lenses=("weights", "norm")) for _ in range(2))
+    assert first.id == second.id
+    model, values = headscope.load(module), list[torch.Tensor]()
+    with model.using("float32"), torch.no_grad():
+        layers = model.module.eval().model.layers
+        hooks = [
+            layer.self_attn.v_proj.register_forward_hook(lambda part, args, out: values.append(out[0]))
+            for layer in layers
+        ]
+        eager(model, model.inputs(model.encode(token_ids=IDS)))
+        for hook in hooks:
+            hook.remove()
+        units, zero = torch.eye(SHAPE["hidden_size"]), torch.zeros(1, SHAPE["hidden_size"])
+        for index, layer in enumerate(layers):
+            W = (layer.self_attn.o_proj(units) - layer.self_attn.o_proj(zero)).reshape(
+                HEADS, -1, len(units)
+            )  # [H, D, d]
+            V = values[index].reshape(len(IDS), GROUPS, -1).transpose(0, 1).repeat_interleave(HEADS // GROUPS, 0)
+            expected = first.maps["weights"][index] * (V @ W).norm(dim=-1)[:, None].numpy()
+            np.testing.assert_allclose(first.maps["norm"][index], expected, atol=1e-4 * expected.max())
 
 
 def test_a_real_model_in_eight_bits(minilm: headscope.Model) -> None:

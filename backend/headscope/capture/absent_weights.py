@@ -13,8 +13,8 @@ from ..errors import HeadscopeError, Unsupported
 from ..models.dispatch import is_offloaded
 
 ABSENT = (
-    "This model uses weights outside of the modules that hold them, where they are not in memory if it is offloaded, so its results are wrong. "
-    "Load all of it onto devices."
+    "This model uses weights outside of the modules that hold them, where they are not in memory if it is offloaded, so its results would be wrong. "
+    "Keep the part that does so in memory, such as its image tower, or load the whole model onto devices."
 )
 
 

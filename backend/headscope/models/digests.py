@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 
 from .conversation import ChatTemplate
 from .dispatch import state
-from .modules import adapters
+from .modules import adapters, evaluating
 from .quantisation import is_quantised, own_type, quantised_parts, stored_tensors
 
 # Vectors that quantised layers are run on.
@@ -28,9 +28,10 @@ def digest(module: Any, tokenizers: Sequence[Tokenizer | None], processor: Any, 
             data = tensor.detach().cpu().contiguous()
             sha.update(f"{name}:{data.dtype}:{tuple(data.shape)};".encode())
             sha.update(data.flatten().view(torch.uint8).numpy().data)
-    for name, part in module.named_modules():
-        if is_quantised(part):
-            sha.update(f"{name}:".encode() + _outputs(part, own_type(module)))
+    with evaluating(module):  # an adapter in it may have dropout
+        for name, part in module.named_modules():
+            if is_quantised(part):
+                sha.update(f"{name}:".encode() + _outputs(part, own_type(module)))
     for tokenizer in tokenizers:
         sha.update(tokenizer.to_str().encode() if tokenizer else b"")
     if template is not None:
