@@ -14,6 +14,7 @@ PACKAGES = {
     "git": "git",
     "bash": "bash",
     "redis-server": "redis-server",
+    "pg_createcluster": "postgresql",
     "docker-compose": "docker-compose",
 }
 # Chromium without a window, in which visits to the page take a third less work. Not every distribution has it; then they are made in Chromium.

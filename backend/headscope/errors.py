@@ -227,10 +227,10 @@ class StorageFull(HeadscopeError):
     code, status, title = "storage-full", 507, "Storage is full"
 
 
-class BrokerUnavailable(HeadscopeError):
-    """The Redis with a cluster's jobs is unreachable or accepts no writes. Accepted jobs are not lost."""
+class DatabaseUnavailable(HeadscopeError):
+    """The database of a cluster is unreachable or accepts no writes. Accepted jobs are not lost."""
 
-    code, status, title = "broker-unavailable", 503, "The job queue is unreachable"
+    code, status, title = "database-unavailable", 503, "The database is unreachable"
     retry_after = 5
 
 

@@ -9,6 +9,7 @@ import os
 import re
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import platformdirs
 from pydantic import Field, ValidationError, field_validator
@@ -19,6 +20,7 @@ from .errors import InvalidSetting
 
 GIB = 1024**3
 REDIS = "^(rediss?|unix)://"
+POSTGRESQL = "^postgres(ql)?://"
 
 
 class Settings(BaseSettings):
@@ -32,11 +34,17 @@ class Settings(BaseSettings):
         default_factory=lambda: Path(platformdirs.user_cache_dir("headscope")),
         description="Data directory: results, jobs, uploaded files, installed models and access tokens.",
     )
+    database_url: str | None = Field(
+        default=None,
+        pattern=POSTGRESQL,
+        examples=["postgresql://user:password@host:5432/headscope"],
+        description="PostgreSQL with the jobs and grants of a cluster, for example postgresql://user:password@host:5432/headscope. Without it, they are in the data directory.",
+    )
     redis_url: str | None = Field(
         default=None,
         pattern=REDIS,
         examples=["redis://user:password@host:6379/0"],
-        description="Redis with the jobs of a cluster, for example redis://user:password@host:6379/0. Without it, a child process of the server runs the jobs.",
+        description="Redis that carries the jobs of a cluster to workers, for example redis://user:password@host:6379/0. Without it, a child process of the server runs the jobs.",
     )
     cache_url: str | None = Field(
         default=None,
@@ -139,6 +147,13 @@ class Settings(BaseSettings):
     def _address(cls, url: str | None) -> str | None:
         if url is not None:
             redis.connection.parse_url(url)  # type: ignore[no-untyped-call] # raises ValueError, for example for an invalid port
+        return url
+
+    @field_validator("database_url")
+    @classmethod
+    def _database(cls, url: str | None) -> str | None:
+        if url is not None:
+            urlsplit(url).port  # noqa: B018 - raises ValueError for an invalid one
         return url
 
     @field_validator("home", "model_dirs", "data_dirs")

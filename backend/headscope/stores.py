@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 import errno
+import logging
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from . import database
+from .database import REQUEST_SECONDS, WORKER_SECONDS, Database, recover, schema
 from .errors import InvalidSetting, StorageFull
-from .jobs import TIMEOUT_SECONDS, JobDatabase, RedisJobDatabase, SqliteJobDatabase, running
-from .jobs.schema import create as create_jobs
+from .jobs import JobDatabase
 from .settings import Settings
 from .store import Blobs, Results
 from .store.entries import EntryStore
 from .store.index import create as create_index
 
 S = TypeVar("S", bound=EntryStore)
+logger = logging.getLogger("headscope")
 # Errors of a system without room for a file.
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 # Inputs, and uploads, may each take this fraction of the quota of results, in addition to it.
 BLOB_SHARE = 8
-# The job database of downloads of an embedded deployment.
-DOWNLOADS = "downloads.db"
-# How long a worker waits for the job database (s): no request waits for the worker.
-WORKER_TIMEOUT_SECONDS = 5.0
+# The database of an embedded deployment, and that of an unreleased version.
+FILE, EARLIER = "headscope.db", "jobs.db"
+EARLIER_IS_KEPT = (
+    "jobs.db in HEADSCOPE_HOME is of an earlier version, whose queue, history and share keys are not read. Stored results are kept. "
+    "Delete the file once you no longer need that version."
+)
 
 
 @contextmanager
@@ -54,28 +57,41 @@ def prepare(settings: Settings) -> None:
                 file.write(b"\0" * 4096)
 
 
-def recover(settings: Settings) -> None:
-    """Quarantine damaged databases of an embedded deployment. Only for the one server that uses the data directory."""
+def recover_files(settings: Settings) -> None:
+    """Create the databases of an embedded deployment, and quarantine damaged ones. Only for the one server that uses the data directory."""
     if settings.redis_url is not None:
         return
     loss = "Queued analyses, the history of each user and share keys are lost. Stored results are kept: send a request again to see its result."
-    database.recover(settings.home / "jobs.db", create_jobs, loss)
-    database.recover(settings.home / DOWNLOADS, create_jobs, "Queued downloads are lost. Start them again.")
+    recover(settings.home / FILE, _create, loss)
     for folder in (settings.home, settings.home / "inputs", settings.home / "files"):
         if folder.is_dir():
-            database.recover(folder / "results.db", create_index, "It is rebuilt from the stored results.")
+            recover(folder / "results.db", create_index, "It is rebuilt from the stored results.")
+    if (settings.home / EARLIER).is_file():
+        logger.warning("%s", EARLIER_IS_KEPT)
+
+
+def _create(path: Path) -> None:
+    database = Database(path)
+    try:
+        schema.prepare(database)
+    finally:
+        database.close()
+
+
+def open_database(settings: Settings, *, patient: bool = False) -> Database:
+    """Open the database: the PostgreSQL of a cluster, or a file in the data directory. `patient` callers keep no request waiting. Raises InvalidSetting."""
+    if (settings.redis_url is None) != (settings.database_url is None):
+        raise InvalidSetting(
+            "A cluster needs a database and a broker. Set both HEADSCOPE_DATABASE_URL and HEADSCOPE_REDIS_URL, or neither."
+        )
+    if settings.database_url is None:
+        return Database(settings.home / FILE)
+    return Database(settings.database_url, seconds=WORKER_SECONDS if patient else REQUEST_SECONDS)
 
 
 def job_database(settings: Settings, *, patient: bool = False) -> JobDatabase:
-    """Open the job database: the cluster's Redis, or a file in the data directory. `patient` callers keep no request waiting."""
-    if settings.redis_url is None:
-        return SqliteJobDatabase(settings.home / "jobs.db")
-    return RedisJobDatabase(settings.redis_url, seconds=WORKER_TIMEOUT_SECONDS if patient else TIMEOUT_SECONDS)
-
-
-def download_database(settings: Settings) -> JobDatabase:
-    """Open the job database of the downloads of an embedded deployment."""
-    return SqliteJobDatabase(settings.home / DOWNLOADS)
+    """Open the job database, as open_database does."""
+    return JobDatabase(open_database(settings, patient=patient))
 
 
 def results(settings: Settings) -> Results:
@@ -95,7 +111,7 @@ def uploads(settings: Settings) -> Blobs:
 
 def discard_ended(results: Results, jobs: JobDatabase) -> None:
     """Remove what killed or replaced runs of jobs left half written on this machine."""
-    results.discard_ended(lambda ids: running(jobs, ids))
+    results.discard_ended(jobs.running)
 
 
 def _open(store: type[S], settings: Settings, folder: str, quota_bytes: int) -> S:

@@ -124,7 +124,7 @@ def test_what_may_still_be_cancelled_is_asked_of_the_record(embedded: Server) ->
     paths = [f"/analyses/{id_}{path}" for path in PATHS]
 
     def becomes(status: str) -> None:
-        with closing(sqlite3.connect(embedded.home / "jobs.db")) as record, record:
+        with closing(sqlite3.connect(embedded.home / "headscope.db")) as record, record:
             record.execute("UPDATE jobs SET status = ? WHERE id = ?", (status, id_))
 
     becomes("running")

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from headscope.database import Database
+from headscope.jobs import JobDatabase
 from tests.api.users import OF_ONE, OF_STUDY, READING, ROUTES, STUDYING, UNKNOWN_ID, Users, ask, refused
 from tests.support import studies
 from tests.support.server import API, Server
@@ -124,9 +126,9 @@ def test_each_user_has_a_key_of_their_own(lab: Users) -> None:
 
 def test_keys_outlive_the_server(lab: Users, adas: str, key: str) -> None:
     """Keys are kept in the job database."""
-    from headscope.jobs import SqliteJobDatabase
-
-    assert SqliteJobDatabase(lab.server.home / "jobs.db").shared(key) == adas
+    database = JobDatabase(Database(lab.server.home / "headscope.db"))
+    assert database.shared(key) == adas
+    database.close()
 
 
 def test_on_a_server_without_users(server: Server) -> None:

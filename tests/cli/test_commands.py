@@ -279,6 +279,7 @@ def test_setting_that_is_not_valid(home: Path, command: list[str]) -> None:
         "model_dirs": "not/json",
         "hub": "maybe",
         "redis_url": "some-host",
+        "database_url": "mysql://some-host",
     }.items():
         if name == "hub" and command[0] == "analyze":
             continue  # it decides that for itself
@@ -288,9 +289,10 @@ def test_setting_that_is_not_valid(home: Path, command: list[str]) -> None:
 
 
 def test_worker_needs_a_cluster(home: Path) -> None:
-    """A Redis that is not set, or not reachable, is reported in one line."""
+    """A database and a Redis that are not set, or not reachable, are reported in one line."""
     assert "HEADSCOPE_REDIS_URL" in refusal(run(home, "worker"), "internal")
-    refusal(process(home, "worker", redis_url="redis://127.0.0.1:1/0"), "broker-unavailable")
+    refusal(run(home, "worker", redis_url=NOWHERE["redis_url"]), "invalid-setting")
+    refusal(process(home, "worker", **NOWHERE), "database-unavailable")
 
 
 @pytest.mark.parametrize(
@@ -330,14 +332,15 @@ def test_tokens(home: Path) -> None:
 
 
 SERVE, WORKER = ("serve", "--port", "0", "--no-open"), ("worker", "--device", "cpu")
-NOWHERE = "redis://127.0.0.1:1/0"
+NOWHERE = {"redis_url": "redis://127.0.0.1:1/0", "database_url": "postgresql://127.0.0.1:1/headscope"}
 # What keeps a command from starting; folders are refused to every user, root too.
 REFUSED = {
     "below-a-file": (SERVE, {"home": "/dev/null/home"}, "invalid-setting"),
-    "worker-not-writable": (WORKER, {"home": "/proc", "redis_url": NOWHERE}, "invalid-setting"),
-    "store-not-writable": (SERVE, {"store_url": "/proc", "redis_url": NOWHERE}, "invalid-setting"),
+    "worker-not-writable": (WORKER, {"home": "/proc", **NOWHERE}, "invalid-setting"),
+    "store-not-writable": (SERVE, {"store_url": "/proc", **NOWHERE}, "invalid-setting"),
     "token-not-writable": (("token", "create", "ada"), {"home": "/proc"}, "accounts-unreadable"),
     "address-of-broker": (("doctor",), {"redis_url": "redis://127.0.0.1:port/0"}, "invalid-setting"),
+    "address-of-database": (("doctor",), {"database_url": "postgresql://127.0.0.1:port/x"}, "invalid-setting"),
     "model-folder": (("models",), {"model_dirs": ["m" * 5000]}, "invalid-setting"),
 }
 

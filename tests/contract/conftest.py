@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from headscope.jobs import JobDatabase
-from tests.contract.job_databases import Open, Place
-from tests.support.compose import Redis, redis_server
+from tests.contract.job_databases import Open, Place, prepare
+from tests.support.compose import Redis, database_server, redis_server
+from tests.support.postgres import Postgres
 from tests.support.stores import object_store
 
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[Redis]:
-    """A Redis for job databases and indexes, each with its own key prefix."""
+    """A Redis for indexes of stores."""
     with redis_server() as running:
         yield running
 
@@ -28,12 +28,23 @@ def buckets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(params=["sqlite", "redis"])
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A PostgreSQL with the tables."""
+    with database_server("-c", "fsync=off") as running:
+        prepare(running.url)
+        yield running
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """The location of an empty job database."""
-    if request.param == "redis":
-        return Place(request.getfixturevalue("broker").url, f"{uuid.uuid4().hex}:")
-    return Place(str(tmp_path / "jobs.db"))
+    if request.param == "sqlite":
+        prepare(tmp_path / "headscope.db")
+        return Place(tmp_path / "headscope.db")
+    found = Place(request.getfixturevalue("postgres").url)
+    found.clear()
+    return found
 
 
 @pytest.fixture

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headscope.jobs import Job, JobDatabase, RedisJobDatabase, SqliteJobDatabase, Work, Worker
+from headscope.database import Database, schema
+from headscope.database.tables import metadata
+from headscope.jobs import Job, JobDatabase, Work, Worker
 
 IDS = [f"{number:032x}" for number in range(4)]
 PROBLEM = {"code": "worker-lost", "detail": "It died."}
@@ -17,13 +19,28 @@ Open = Callable[[], JobDatabase]
 
 @dataclass(frozen=True)
 class Place:
-    """The location of a job database, for any process: a file, or a Redis and a key prefix."""
+    """The location of a job database, for any process: a file, or the URL of a PostgreSQL."""
 
-    where: str
-    prefix: str = ""
+    where: str | Path
 
     def open(self) -> JobDatabase:
-        return RedisJobDatabase(self.where, prefix=self.prefix) if self.prefix else SqliteJobDatabase(Path(self.where))
+        return JobDatabase(Database(self.where))
+
+    def clear(self) -> None:
+        """Remove everything from the tables."""
+        database = Database(self.where)
+        with database.change() as connection:
+            connection.exec_driver_sql(f"TRUNCATE {', '.join(metadata.tables)}")
+        database.close()
+
+
+def prepare(where: str | Path) -> None:
+    """Create the tables."""
+    database = Database(where)
+    try:
+        schema.prepare(database)
+    finally:
+        database.close()
 
 
 def claim_all(place: Place, name: str) -> list[Job]:

@@ -5,24 +5,27 @@ from __future__ import annotations
 import base64
 import json
 import threading
-import uuid
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import redis
 
-from headscope.jobs import RedisJobDatabase, Worker, cluster
-from tests.contract.job_databases import accept, claimed, the
+from headscope.database import Database
+from headscope.jobs import JobDatabase, Worker, cluster
+from tests.contract.job_databases import Place, accept, claimed, the
 from tests.support.compose import Redis
+from tests.support.postgres import Postgres
 from tests.support.server import eventually
 
 WORKER = Worker("one", task="the-task")
 
 
 @pytest.fixture
-def database(broker: Redis) -> Iterator[RedisJobDatabase]:
-    opened = RedisJobDatabase(broker.url, prefix=f"{uuid.uuid4().hex}:")
+def database(postgres: Postgres) -> Iterator[JobDatabase]:
+    place = Place(postgres.url)
+    place.clear()
+    opened = JobDatabase(Database(place.where))
     yield opened
     opened.close()
 
@@ -49,7 +52,7 @@ def commands(broker: Redis) -> Iterator[list[Any]]:
 
 
 def test_only_silent_workers_are_ended(
-    broker: Redis, database: RedisJobDatabase, commands: list[Any], monkeypatch: pytest.MonkeyPatch
+    broker: Redis, database: JobDatabase, commands: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A job whose claim response was lost is requeued and its worker continues. Without a heartbeat the worker is killed and its job requeued."""
     monkeypatch.setattr(cluster, "STALE_SECONDS", 3.0)

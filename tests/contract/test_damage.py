@@ -14,10 +14,10 @@ import pytest
 
 from headscope.database import Database
 from headscope.errors import DatabaseDamaged, HeadscopeError, InvalidSetting, StorageFull, StoreUnavailable
-from headscope.jobs import SqliteJobDatabase, Work
-from headscope.jobs.schema import SCHEMA_VERSION
+from headscope.jobs import JobDatabase, Work
 from headscope.server.service import Service
 from headscope.settings import Settings
+from headscope.stores import EARLIER_IS_KEPT
 
 from .job_databases import WORKER
 from .test_store import check, name, write
@@ -43,15 +43,7 @@ def replace(path: Path) -> None:
     """Replace the file with the database of another program."""
     path.unlink()
     with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(
-            f"CREATE TABLE jobs (x); CREATE TABLE results (x); PRAGMA user_version = {SCHEMA_VERSION}"
-        )
-
-
-def renumber(path: Path) -> None:
-    """Change the version of the schema to an unknown one."""
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA user_version = 99")
+        connection.executescript("CREATE TABLE jobs (x); CREATE TABLE results (x)")
 
 
 def folder(path: Path) -> None:
@@ -73,7 +65,6 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "folder": folder,
     "other-format": lambda path: path.write_bytes(b"PK\x03\x04" + b"x" * 2 * PAGE),
     "other-schema": replace,
-    "unknown-version": renumber,
 }
 
 
@@ -97,8 +88,9 @@ def home(tmp_path: Path) -> Path:
     for number in range(RESULTS):
         write(first.results, number)
     first.database.enqueue([Work(name(number), "{}" * PAGE) for number in range(20)])
-    for database in (first.database._database, first.results._index._database):
-        database.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    for database in (first.database._database, first.inputs._index._database, first.results._index._database):
+        with database.read() as connection:
+            connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
         database.close()
     release(first)
     return tmp_path
@@ -112,7 +104,7 @@ def quarantined(home: Path) -> list[str]:
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_job_database_is_quarantined(home: Path, damage: str, caplog: pytest.LogCaptureFixture) -> None:
     """The server starts with an empty job database, logs one warning, and accepts new jobs; results are unchanged."""
-    DAMAGE[damage](home / "jobs.db")
+    DAMAGE[damage](home / "headscope.db")
     again = service(home)
     assert again.database.statuses() == {}
     again.database.enqueue([Work(name(1), "{}")])
@@ -121,7 +113,7 @@ def test_a_damaged_job_database_is_quarantined(home: Path, damage: str, caplog: 
         check(again.results, number)
     (kept,) = quarantined(home)
     (told,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
-    assert told.getMessage().startswith(f"jobs.db is damaged and was renamed to {kept}. ")
+    assert told.getMessage().startswith(f"headscope.db is damaged and was renamed to {kept}. ")
     assert told.exc_info is None
 
 
@@ -136,7 +128,7 @@ def test_a_damaged_index_is_rebuilt(home: Path, damage: str) -> None:
 
 def test_a_valid_database_is_kept(home: Path) -> None:
     """An invalid write-ahead log does not damage a valid file."""
-    garbage(home / "jobs.db")
+    garbage(home / "headscope.db")
     again = service(home)
     assert again.database.waiting() == 20
     assert not quarantined(home)
@@ -153,7 +145,7 @@ def test_wrong_files_in_the_data_directory(tmp_path: Path, part: str) -> None:
 def test_a_second_server_does_not_quarantine(home: Path) -> None:
     """Only the one server that uses the data directory quarantines files."""
     running = service(home)
-    overwrite(home / "jobs.db", 0, 100)
+    overwrite(home / "headscope.db", 0, 100)
     with pytest.raises(HeadscopeError, match="Another Headscope server"):
         service(home)
     assert not quarantined(home)
@@ -163,16 +155,17 @@ def test_a_second_server_does_not_quarantine(home: Path) -> None:
 @pytest.mark.parametrize("damage", ["half", "header", "pages"])
 def test_damage_while_in_use(home: Path, damage: str) -> None:
     """Reads of the damaged part raise an error; the file stays in place until the next start."""
-    DAMAGE[damage](home / "jobs.db")
+    DAMAGE[damage](home / "headscope.db")
     with pytest.raises(DatabaseDamaged):
-        SqliteJobDatabase(home / "jobs.db").get_many([name(number) for number in range(20)])
+        JobDatabase(Database(home / "headscope.db")).get_many([name(number) for number in range(20)])
     assert not quarantined(home)
 
 
 def test_a_table_that_is_gone(home: Path) -> None:
     """A table removed while in use is reported as damage."""
-    database = SqliteJobDatabase(home / "jobs.db")
-    database._connection.execute("DROP TABLE jobs")
+    database = JobDatabase(Database(home / "headscope.db"))
+    with database._database.change() as connection:
+        connection.exec_driver_sql("DROP TABLE jobs")
     with pytest.raises(DatabaseDamaged):
         database.waiting()
 
@@ -180,13 +173,32 @@ def test_a_table_that_is_gone(home: Path) -> None:
 def test_a_file_that_cannot_be_opened(tmp_path: Path) -> None:
     """It is not reported as damaged."""
     with pytest.raises(StoreUnavailable):
-        Database(tmp_path / "absent" / "jobs.db").connection.execute("SELECT 1")
+        JobDatabase(Database(tmp_path / "absent" / "headscope.db")).waiting()
 
 
 def test_a_full_database(home: Path) -> None:
-    database = SqliteJobDatabase(home / "jobs.db")
-    pages = database._connection.execute("PRAGMA page_count").fetchone()[0]
-    database._connection.execute(f"PRAGMA max_page_count = {pages}")
+    database = JobDatabase(Database(home / "headscope.db"))
+    with database._database.read() as connection:
+        pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
+        connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(StorageFull):
         database.enqueue([Work(name(100), "x" * 100 * PAGE)])
     assert database.waiting() == 20
+
+
+def test_a_newer_database_is_left_alone(home: Path) -> None:
+    """An older version refuses to start, and quarantines nothing."""
+    with closing(sqlite3.connect(home / "headscope.db")) as connection, connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    with pytest.raises(HeadscopeError, match="a newer version of Headscope"):
+        service(home)
+    assert not quarantined(home)
+
+
+def test_the_queue_of_an_earlier_version_is_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The server starts, and says what it does not read."""
+    (tmp_path / "jobs.db").write_bytes(b"of an earlier version")
+    service(tmp_path)
+    (told,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert told == EARLIER_IS_KEPT
+    assert (tmp_path / "jobs.db").read_bytes() == b"of an earlier version"

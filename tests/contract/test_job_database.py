@@ -47,7 +47,7 @@ def test_a_job_from_queue_to_done(database: JobDatabase) -> None:
     ended = the(database, job.id)
     assert (ended.status, ended.stage, ended.fraction, ended.terminal, ended.error) == ("done", "done", 1.0, True, None)
     assert before <= ended.created <= ended.started <= ended.finished <= database.now()
-    assert queued.version < job.version < midway.version < ended.version == database.newest_version()
+    assert queued.version < job.version < midway.version < ended.version == database.versions(IDS)[job.id]
 
 
 def test_nothing_to_claim(database: JobDatabase) -> None:
@@ -56,13 +56,13 @@ def test_nothing_to_claim(database: JobDatabase) -> None:
     assert database.get(IDS[0]) is None
     assert database.get_many(IDS) == {}
     assert (
-        database.newest_version(),
+        database.versions(IDS),
         database.oldest(),
         database.waiting(),
         database.statuses(),
         database.page(10, float("inf")),
     ) == (
-        0,
+        {},
         None,
         0,
         {},
@@ -265,15 +265,17 @@ def test_limits(database: JobDatabase) -> None:
 
 
 def test_versions_are_never_used_twice(database: JobDatabase) -> None:
-    """Removing the newest job must not hide the next change."""
-    accept(database, 0, 1)
-    first, second = claimed(database), claimed(database)
-    database.finish(IDS[1], second.run, "done")
-    seen = database.newest_version()
-    assert database.forget(IDS[1])
-    database.finish(IDS[0], first.run, "done")
-    assert database.changed_since(seen) == (seen + 1, [IDS[0]])
-    assert database.changed_since(seen + 1) == (seen + 1, [])
+    """The version of a job grows with every change, even after it was removed and accepted again."""
+    versions = [job.version for job in accept(database, 0)]
+    for _ in range(3):
+        job = claimed(database)
+        assert database.progress(job.id, job.run, 0.5, "forward", "")
+        assert database.finish(job.id, job.run, "done")
+        versions.append(database.versions(IDS)[job.id])
+        assert database.forget(job.id)
+        assert database.versions(IDS) == {}
+        versions += [job.version for job in accept(database, 0)]
+    assert versions == sorted(set(versions))
 
 
 def test_pages(database: JobDatabase) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import ClassVar
@@ -12,9 +11,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, rule
 
-from headscope.jobs import JobDatabase, RedisJobDatabase, SqliteJobDatabase, Work, Worker, settle
-from tests.contract.job_databases import IDS, PROBLEM, status
-from tests.support.compose import Redis
+from headscope.jobs import Work, Worker
+from tests.contract.job_databases import IDS, PROBLEM, Place, prepare, status
+from tests.support.postgres import Postgres
 
 WORKERS = [Worker("one"), Worker("two", most_tokens=100)]
 OWNERS = st.sampled_from(["ann", "bob"])
@@ -24,24 +23,20 @@ UNDER_WAY = ("queued", "running")
 class JobStates(RuleBasedStateMachine):
     """The model: status, attempts, current run and owners of each job, and all runs so far."""
 
-    broker: ClassVar[Redis | None] = None
+    postgres: ClassVar[Postgres | None] = None
 
     def __init__(self) -> None:
         super().__init__()
         self.folder = TemporaryDirectory()
-        self.name = uuid.uuid4().hex
-        self.database = self.open()
+        self.place = Place(self.postgres.url if self.postgres else Path(self.folder.name) / "headscope.db")
+        self.place.clear() if self.postgres else prepare(self.place.where)
+        self.database = self.place.open()
         self.model: dict[str, str] = {}
         self.attempts: dict[str, int] = {}
         self.live: dict[str, tuple[int, str]] = {}
         self.wanted: dict[str, set[str]] = {id_: set() for id_ in IDS}
-        self.given: list[tuple[str, int]] = [(IDS[0], 1)]
-        self.newest_version = 0
-
-    def open(self) -> JobDatabase:
-        if self.broker:
-            return RedisJobDatabase(self.broker.url, prefix=f"{self.name}:")
-        return SqliteJobDatabase(Path(self.folder.name) / "jobs.db")
+        self.given: list[tuple[str, int]] = [(IDS[0], -1)]
+        self.versions: dict[str, int] = {}
 
     jobs = Bundle("jobs")
     runs = st.runner().flatmap(lambda self: st.sampled_from(self.given))
@@ -50,12 +45,13 @@ class JobStates(RuleBasedStateMachine):
     def known(self) -> object:
         return multiple(*IDS)
 
-    @rule(id_=jobs, owner=OWNERS)
-    def accept(self, id_: str, owner: str) -> None:
-        self.database.enqueue([Work(id_, "{}", recipe="r", tokens=10, owner=owner)])
-        self.wanted[id_].add(owner)
-        if self.model.get(id_) not in UNDER_WAY:
-            self.model[id_], self.attempts[id_] = "queued", 0
+    @rule(ids=st.lists(jobs, min_size=1, max_size=3), owner=OWNERS)
+    def accept(self, ids: list[str], owner: str) -> None:
+        self.database.enqueue([Work(id_, "{}", recipe="r", tokens=10, owner=owner) for id_ in ids])
+        for id_ in ids:
+            self.wanted[id_].add(owner)
+            if self.model.get(id_) not in UNDER_WAY:
+                self.model[id_], self.attempts[id_] = "queued", 0
 
     @rule(worker=st.sampled_from(WORKERS))
     def claim(self, worker: Worker) -> None:
@@ -100,7 +96,7 @@ class JobStates(RuleBasedStateMachine):
         assert {(job.id, job.run) for job in lost} == {
             (id_, run) for id_, (run, worker) in self.live.items() if worker == name
         }
-        settle(self.database, lost, 900.0)
+        self.database.settle(lost, 900.0)
         for job in lost:
             if self.attempts[job.id] == 3:
                 self.end(job.id, "failed")
@@ -133,7 +129,7 @@ class JobStates(RuleBasedStateMachine):
     def restart(self) -> None:
         """Another process continues with the same database."""
         self.database.close()
-        self.database = self.open()
+        self.database = self.place.open()
 
     def end(self, id_: str, state: str) -> None:
         assert self.model[id_] in UNDER_WAY, "a job ended twice"
@@ -150,17 +146,17 @@ class JobStates(RuleBasedStateMachine):
         assert readers == self.wanted
         queued = [job for job in self.database.get_many(IDS).values() if job.status == "queued"]
         assert sorted(self.database.position(job) or 0 for job in queued) == list(range(len(queued)))
-        newest = self.database.newest_version()
-        assert newest >= self.newest_version
-        self.newest_version = newest
+        versions = self.database.versions(IDS)
+        assert all(version >= self.versions.get(id_, 0) for id_, version in versions.items())
+        self.versions |= versions
 
     def teardown(self) -> None:
         self.database.close()
         self.folder.cleanup()
 
 
-class RedisJobStates(JobStates):
-    """The same machine for Redis."""
+class PostgresJobStates(JobStates):
+    """The same machine for PostgreSQL."""
 
 
 FEW = settings(max_examples=30, stateful_step_count=30, derandomize=True, deadline=None)
@@ -169,12 +165,12 @@ TestJobStates.settings = FEW
 
 
 @pytest.fixture(scope="module")
-def _redis(broker: Redis) -> None:
-    RedisJobStates.broker = broker
+def _postgres(postgres: Postgres) -> None:
+    PostgresJobStates.postgres = postgres
 
 
-@pytest.mark.usefixtures("_redis")
-class TestRedisJobStates(RedisJobStates.TestCase):  # type: ignore[name-defined, misc]
-    """Random sequences of events in Redis."""
+@pytest.mark.usefixtures("_postgres")
+class TestPostgresJobStates(PostgresJobStates.TestCase):  # type: ignore[name-defined, misc]
+    """Random sequences of events in PostgreSQL."""
 
-    settings = FEW
+    settings = settings(FEW, max_examples=10)

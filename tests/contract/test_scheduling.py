@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 from collections import Counter
 
 import pytest
 
-from headscope.jobs import Job, JobDatabase, Work, Worker
-from headscope.jobs import scheduling as rules
-from tests.contract.job_databases import IDS, WORKER, accept, claimed, order, the
+from headscope.jobs import JobDatabase, Worker
+from tests.contract.job_databases import IDS, WORKER, accept, claimed, order, the, work
 
 
 def ids(*numbers: int) -> list[str]:
@@ -93,124 +91,59 @@ def test_no_position_once_it_runs(database: JobDatabase) -> None:
     assert database.position(queued) is None
 
 
-def test_warm_models_go_first(database: JobDatabase) -> None:
-    """Jobs of a loaded model precede the owner's other jobs, and other owners' jobs by one round at most."""
-    for number in range(12):
-        accept(database, number, model=f"m{number % 3}")
-    warm = Worker("w", warm=frozenset({"m1"}))
-    assert [the(database, id_).model for id_ in order(database, warm)] == ["m1"] * 4 + ["m0", "m2"] * 4
-
-
-def test_alternating_models_are_not_loaded_again_and_again(database: JobDatabase) -> None:
-    """A worker with one model in memory runs 200 jobs of five models with a few loads of each."""
-    chance = random.Random(0)
-    database.enqueue(Work(f"{number:032x}", "{}", model=chance.choice("vwxyz")) for number in range(200))
-    models = []
-    for _ in range(200):
-        job = claimed(database, Worker("w", warm=frozenset(models[-1:])))
-        models.append(job.model)
-        database.finish(job.id, job.run, "done")
-    loads = 1 + sum(one != next_ for one, next_ in itertools.pairwise(models))
-    assert loads <= 20
-
-
-def test_a_warm_model_is_not_unfair(database: JobDatabase) -> None:
-    """A job of a model that is not loaded still waits for at most two jobs of a flood, and no batch overtakes a single request."""
-    accept(database, *range(50), owner="flooder", model="warm")
-    (mine,) = accept(database, 1000, owner="ann", model="cold")
-    warm = Worker("w", warm=frozenset({"warm"}))
-    assert mine.id in [claimed(database, warm).id for _ in range(3)]
-
-
-def test_a_batch_of_a_warm_model_waits(database: JobDatabase) -> None:
-    """Even if its model is loaded."""
-    accept(database, 0, priority=1, model="warm")
-    accept(database, 1, model="cold")
-    assert order(database, Worker("w", warm=frozenset({"warm"}))) == ids(1, 0)
-
-
-def test_the_head_is_not_passed_over_for_long(database: JobDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job at the head of the queue is taken some seconds after it was first passed over, whatever is loaded."""
-    accept(database, 0, model="cold")
-    accept(database, 1, 2, 3, model="warm")
-    warm = Worker("w", warm=frozenset({"warm"}))
-    assert claimed(database, warm).id == IDS[1]
-    assert claimed(database, warm).id == IDS[2]
-    monkeypatch.setattr(rules, "PATIENCE_SECONDS", 0.0)
-    assert claimed(database, warm).id == IDS[0]
-    assert claimed(database, warm).id == IDS[3]
-
-
-@pytest.mark.parametrize("passed_over", [rules.PATIENCE_SECONDS + 0.001, -3600.0])
-def test_patience_ends_whatever_the_clock_does(passed_over: float) -> None:
-    """A clock that is set back by an hour delays no job by an hour."""
-    line = [
-        rules.Waiting(id_, "ann", number, 0, number, model, alike=False, tokens=None, attempts=0)
-        for number, (id_, model) in enumerate(zip(IDS, ["cold", "warm", "cold", "warm"], strict=True))
-    ]
-    assert rules.prefer_warm(line, {"warm"}, passed_over) == line
-    assert rules.prefer_warm(line, {"warm"}, 0.0) == [line[1], line[3], line[0], line[2]]
-
-
-def group(database: JobDatabase, most_tokens: int) -> list[Job]:
-    return database.claim(Worker("w", most_tokens=most_tokens))
+def group(database: JobDatabase, most_tokens: int) -> list[str]:
+    return [job.id for job in database.claim(Worker("w", most_tokens=most_tokens))]
 
 
 def test_alike_jobs_are_claimed_together(database: JobDatabase) -> None:
-    """Jobs of one recipe and length, of any owners, are claimed together as far as they fit, each with its own run."""
-    accept(database, 0, 1, recipe="r", tokens=10)
-    accept(database, 2, recipe="r", tokens=11)
-    accept(database, 3, recipe="s", tokens=10)
-    accept(database, 4, recipe="r", tokens=10, owner="ann")
-    accept(database, 5, recipe="r", tokens=10, priority=1)
-    accept(database, 6, tokens=10)
-    accept(database, 7, recipe="r")
-    jobs = group(database, 30)
-    assert [job.id for job in jobs] == ids(0, 1, 4)
+    """Jobs of one owner that share recipe and length are grouped when they are sent, and claimed together as far as they fit."""
+    database.enqueue(
+        [*work(0, 1, recipe="r", tokens=10), *work(2, recipe="r", tokens=11), *work(3, 5, 8, recipe="r", tokens=10)]
+    )
+    database.enqueue([*work(4, recipe="r", tokens=10), *work(6, tokens=10), *work(7, recipe="r")])
+    tasks = {job.id: job.task for job in database.get_many(ids(*range(9))).values()}
+    assert len({tasks[id_] for id_ in ids(0, 1, 3, 5, 8)}) == 1
+    assert len(set(tasks.values())) == 5
+    jobs = database.claim(Worker("w", most_tokens=30))
+    assert [job.id for job in jobs] == ids(0, 1, 3)
     assert {job.status for job in jobs} == {"running"}
     assert len({job.run for job in jobs}) == 3
-    assert [job.id for job in group(database, 30)] == ids(2)
-    assert [job.id for job in group(database, 30)] == ids(3)
-    assert [job.id for job in group(database, 5)] == ids(6)
-    assert [job.id for job in group(database, 1000)] == ids(7)
-    assert [job.id for job in group(database, 1000)] == ids(5)
+    assert group(database, 30) == ids(2)
+    assert group(database, 5) == ids(5)
+    assert group(database, 1000) == ids(8)
+    assert [group(database, 1000) for _ in range(4)] == [ids(4), ids(6), ids(7), []]
 
 
 def test_what_has_lost_a_worker_runs_alone(database: JobDatabase) -> None:
     """A job that killed its worker is claimed alone afterwards."""
-    accept(database, 0, 1, 2, recipe="r", tokens=10)
-    first, second, third = group(database, 100)
-    database.requeue(second.id, second.run, "again")
-    accept(database, 3, recipe="r", tokens=10)
-    assert [job.id for job in group(database, 100)] == [second.id]
-    database.requeue(third.id, third.run, "again")
-    accept(database, 4, recipe="r", tokens=10)
-    database.requeue(first.id, first.run, "again", counted=False)
-    assert [job.id for job in group(database, 100)] == ids(0, 3, 4)
-    assert [job.id for job in group(database, 100)] == [third.id]
+    database.enqueue(work(0, 1, 2, recipe="r", tokens=10))
+    first, second, _ = database.claim(Worker("w", most_tokens=100))
+    for job in (first, second):
+        database.requeue(job.id, job.run, "again")
+    assert [group(database, 100) for _ in range(3)] == [ids(0), ids(1), []]
 
 
-def test_a_group_costs_its_owner_as_many_turns(database: JobDatabase) -> None:
-    """A group counts as one turn per job."""
-    accept(database, *range(32), owner="ann", recipe="r", tokens=10)
-    accept(database, *range(100, 110), owner="bob")
+def test_a_group_is_one_turn(database: JobDatabase) -> None:
+    """One forward pass of many inputs is one turn of its owner."""
+    database.enqueue(work(*range(16), owner="ann", recipe="r", tokens=10))
+    accept(database, *range(100, 102), owner="bob")
     batches = Worker("w", most_tokens=80)
-    taken = [[job.owner for job in database.claim(batches)] for _ in range(10)]
-    assert taken == [["ann"] * 8, *[["bob"]] * 8, ["ann"] * 8]
+    taken = [[job.owner for job in database.claim(batches)] for _ in range(4)]
+    assert taken == [["ann"] * 8, ["bob"], ["ann"] * 8, ["bob"]]
 
 
-def test_groups_are_bounded() -> None:
-    """Even with short inputs."""
-    job = rules.Waiting(IDS[0], "ann", 0, 0, 0, "m", alike=True, tokens=1, attempts=0)
-    assert rules.count_companions(job, 10**6) == rules.LARGEST_GROUP - 1
+def test_groups_are_bounded(database: JobDatabase) -> None:
+    """Even with short inputs, so that a lost worker does not cost too many."""
+    database.enqueue(work(*range(150), recipe="r", tokens=1))
+    assert [len(group(database, 10**6)) for _ in range(4)] == [64, 64, 22, 0]
 
 
 def test_cancelled_jobs_leave_the_queue(database: JobDatabase) -> None:
     """Cancelled jobs are not claimed, not counted, and not companions."""
-    accept(database, *range(4), recipe="r", tokens=10)
+    database.enqueue(work(*range(4), recipe="r", tokens=10))
     database.cancel(IDS[0])
     database.cancel(IDS[2])
     assert database.waiting() == database.waiting("local") == 2
     assert database.position(the(database, IDS[3])) == 1
-    assert [job.id for job in group(database, 100)] == ids(1, 3)
+    assert group(database, 100) == ids(1, 3)
     assert database.claim(WORKER) == []

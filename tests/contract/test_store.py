@@ -311,7 +311,8 @@ def test_tidy_removes_what_was_left(results: Results, place: Place, monkeypatch:
 def forget(place: Place) -> None:
     """Empty the index, as if its file were removed or its Redis restarted without data."""
     if place.kind == "local":
-        place.open()._index._connection.execute("DELETE FROM results")
+        with place.open()._index._database.change() as connection:
+            connection.exec_driver_sql("DELETE FROM results")
     else:
         place.open()._index._redis.call(lambda redis: redis.delete(*redis.scan_iter()))
 

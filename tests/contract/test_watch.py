@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from typing import Any
 
-from headscope.errors import BrokerUnavailable
+from headscope.errors import DatabaseUnavailable
 from headscope.jobs import Job, JobDatabase, Watcher
 from tests.contract.job_databases import IDS, accept, claimed, running, the
 from tests.support.server import eventually
@@ -21,7 +21,7 @@ class CountingDatabase:
     def __getattr__(self, name: str) -> Any:
         self.calls[name] += 1
         if self.away:
-            raise BrokerUnavailable("away")
+            raise DatabaseUnavailable("away")
         return getattr(self.database, name)
 
 
@@ -52,7 +52,7 @@ def test_everybody_sees_the_end(database: JobDatabase) -> None:
 
 
 def test_one_look_serves_everybody(database: JobDatabase) -> None:
-    """A tick makes one query for changes and one for jobs with callers, none for other jobs."""
+    """A tick makes one query for versions, and one for jobs that have changed."""
 
     async def watch() -> None:
         asked = CountingDatabase(database)
@@ -60,13 +60,11 @@ def test_one_look_serves_everybody(database: JobDatabase) -> None:
         job = running(database, 0)
         other = running(database, 1)
         waiting = [asyncio.create_task(_collect(watcher, IDS[0])) for _ in range(50)]
-        await asyncio.to_thread(
-            eventually, lambda: asked.calls["get"] == 50 and asked.calls["changed_since"], "questions"
-        )
+        await asyncio.to_thread(eventually, lambda: asked.calls["get"] == 50 and asked.calls["get_many"], "questions")
         asked.calls.clear()
         database.progress(other.id, other.run, 0.5, "forward", "")
-        await asyncio.to_thread(eventually, lambda: asked.calls["changed_since"] >= 3, "questions")
-        assert asked.calls.keys() == {"changed_since"}
+        await asyncio.to_thread(eventually, lambda: asked.calls["versions"] >= 3, "questions")
+        assert asked.calls.keys() == {"versions"}
         database.finish(job.id, job.run, "done")
         await asyncio.gather(*waiting)
         assert (asked.calls["get_many"], asked.calls["get"]) == (1, 0)
@@ -82,11 +80,11 @@ def test_who_waits_outlives_an_outage(database: JobDatabase) -> None:
         watcher = Watcher(asked)
         job = running(database)
         waiting = asyncio.create_task(_collect(watcher, IDS[0]))
-        await asyncio.to_thread(eventually, lambda: asked.calls["changed_since"], "questions")
+        await asyncio.to_thread(eventually, lambda: asked.calls["versions"], "questions")
         asked.away = True
         database.finish(job.id, job.run, "done")
         asked.calls.clear()
-        await asyncio.to_thread(eventually, lambda: asked.calls["changed_since"] >= 3, "questions")
+        await asyncio.to_thread(eventually, lambda: asked.calls["versions"] >= 3, "questions")
         assert not waiting.done()
         asked.away = False
         assert (await waiting)[-1].status == "done"

@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from celery.exceptions import SoftTimeLimitExceeded
 
-from headscope.jobs import Job, JobDatabase, Problem, Worker, settle
+from headscope.jobs import Job, JobDatabase, Problem, Worker
 from headscope.jobs.worker_process import WorkerProcess
-from tests.contract.job_databases import IDS, PROBLEM, Open, accept, claimed, running, status, the
+from tests.contract.job_databases import IDS, PROBLEM, Open, accept, claimed, running, status, the, work
 from tests.support.metrics import counted
 from tests.support.server import eventually
 
@@ -54,7 +54,7 @@ def test_runs_without_heartbeat_are_lost(database: JobDatabase) -> None:
 
     only(ONE, "two")
     only(TWO, "one")
-    settle(database, database.expired(name="two"), LONG)
+    database.settle(database.expired(name="two"), LONG)
     assert status(database, second.id) == "queued"
     assert status(database, first.id) == "running"
     database.heartbeat(TWO, [second.run])
@@ -64,7 +64,7 @@ def test_runs_without_heartbeat_are_lost(database: JobDatabase) -> None:
 def test_a_heartbeat_can_come_too_late(database: JobDatabase) -> None:
     """A late heartbeat does not extend runs of jobs that other workers have claimed."""
     lost = running(database, 0, ONE)
-    settle(database, [lost], LONG)
+    database.settle([lost], LONG)
     again = claimed(database, TWO)
     database.heartbeat(ONE, [lost.run, again.run])
     assert database.expired(name="one") == []
@@ -78,7 +78,7 @@ def test_poison_fails_after_three_workers(database: JobDatabase) -> None:
     for attempt in (1, 2, 3):
         job = claimed(database)
         assert job.attempts == attempt
-        settle(database, [job], LONG)
+        database.settle([job], LONG)
     ended = the(database, IDS[0])
     assert (ended.status, ended.attempts) == ("failed", 3)
     assert ended.error is not None
@@ -90,7 +90,7 @@ def test_a_job_out_of_time_is_not_tried_again(database: JobDatabase) -> None:
     """The job of a worker that hung and was killed fails."""
     job = running(database)
     eventually(lambda: job.started is not None and database.now() > job.started, "time")
-    settle(database, [job], 0.0)
+    database.settle([job], 0.0)
     ended = the(database, IDS[0])
     assert ended.error is not None
     assert (ended.status, ended.error["code"]) == ("failed", "timed-out")
@@ -99,7 +99,7 @@ def test_a_job_out_of_time_is_not_tried_again(database: JobDatabase) -> None:
 def test_many_notice_but_one_settles(open_database: Open) -> None:
     """A loss costs each job of a group one attempt, however many servers detect it."""
     database, losses = open_database(), counted("worker_losses")
-    accept(database, 0, 1, 2, recipe="r", tokens=10)
+    database.enqueue(work(0, 1, 2, recipe="r", tokens=10))
     jobs = database.claim(Worker("one", most_tokens=100))
     assert len(jobs) == 3
     gate = threading.Barrier(6)
@@ -108,7 +108,7 @@ def test_many_notice_but_one_settles(open_database: Open) -> None:
         own = open_database()
         found = own.expired()
         gate.wait()
-        settle(own, found, LONG)
+        own.settle(found, LONG)
 
     with ThreadPoolExecutor(6) as threads:
         list(threads.map(notice, range(6)))

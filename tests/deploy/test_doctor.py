@@ -12,16 +12,19 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import fsspec
+import psycopg
 import pytest
 
+from headscope import stores
+from headscope.database import Database, schema
 from headscope.errors import InvalidSetting
-from headscope.jobs import Worker
-from headscope.jobs.redis import RedisJobDatabase
+from headscope.jobs import JobDatabase, Worker
 from headscope.server import doctor
 from headscope.server.accounts import FILE, Accounts
 from headscope.settings import Settings
-from tests.support.compose import ROOT, Stack
+from tests.support.compose import ROOT, Stack, database_server
 from tests.support.compose import redis_server as new_redis
+from tests.support.postgres import Postgres
 from tests.support.stores import object_store
 
 UNREACHABLE = "unix:///nowhere/redis.sock"
@@ -32,6 +35,13 @@ def redis_server() -> Iterator[Callable[..., str]]:
     """Start a broker or a cache with further options, and return its address."""
     with ExitStack() as stack:
         yield lambda *options, service="broker": stack.enter_context(new_redis(*options, service=service)).url
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Postgres]:
+    """A PostgreSQL without tables."""
+    with database_server() as running:
+        yield running
 
 
 @contextmanager
@@ -57,16 +67,28 @@ def test_nothing_is_looked_for_that_is_not_set(tmp_path: Path) -> None:
     assert found(tmp_path) == {}
 
 
-def test_what_is_right_is_found_right(tmp_path: Path, redis_server: Callable[..., str]) -> None:
+def test_what_is_right_is_found_right(tmp_path: Path, redis_server: Callable[..., str], postgres: Postgres) -> None:
     broker, cache, store = redis_server(), redis_server(service="cache"), tmp_path / "store"
     store.mkdir()
     Accounts(tmp_path / FILE).create("ada")
-    database = RedisJobDatabase(broker)
+    url = postgres.create()
+    facts = Database(url)
+    schema.prepare(facts)
+    database = JobDatabase(facts)
     database.heartbeat(Worker("here"), [])
     database.heartbeat(Worker("there", "cuda:1"), [])
     database.close()
-    all_ = found(tmp_path, redis_url=broker, cache_url=cache, store_url=str(store))
-    assert list(all_) == ["access tokens", "broker", "clock", "workers", "cache", "broker and cache", "store"]
+    all_ = found(tmp_path, database_url=url, redis_url=broker, cache_url=cache, store_url=str(store))
+    assert list(all_) == [
+        "access tokens",
+        "database",
+        "workers",
+        "broker",
+        "clock",
+        "cache",
+        "broker and cache",
+        "store",
+    ]
     assert [name for name, (ok, _) in all_.items() if not ok] == []
     assert all_["workers"][1] == "1 on cpu, 1 on cuda:1"
     assert list(store.iterdir()) == []
@@ -77,12 +99,10 @@ def test_what_is_right_is_found_right(tmp_path: Path, redis_server: Callable[...
     [
         (("--maxmemory-policy", "allkeys-lru"), "Set maxmemory-policy noeviction"),
         (("--maxmemory-policy", "volatile-ttl"), "Set maxmemory-policy noeviction"),
-        (("--appendonly", "no"), "Set appendonly yes"),
-        (("--appendfsync", "everysec"), "Set appendfsync always"),
         (("--maxmemory", "1mb"), "Raise maxmemory"),
     ],
 )
-def test_a_broker_that_may_lose_jobs(
+def test_a_broker_that_may_lose_messages(
     tmp_path: Path, redis_server: Callable[..., str], options: tuple[str, ...], said: str
 ) -> None:
     ok, message = found(tmp_path, redis_url=redis_server(*options))["broker"]
@@ -124,7 +144,7 @@ def test_broker_and_cache_are_not_one(tmp_path: Path, redis_server: Callable[...
 
 def test_redis_is_away(tmp_path: Path) -> None:
     all_ = found(tmp_path, redis_url=UNREACHABLE, cache_url="redis://127.0.0.1:1")
-    assert all_ == {
+    assert {name: all_[name] for name in ("broker", "cache")} == {
         "broker": (False, "The broker cannot be reached. Start it, or correct HEADSCOPE_REDIS_URL."),
         "cache": (False, "The cache cannot be reached. Start it, or correct HEADSCOPE_CACHE_URL."),
     }
@@ -146,28 +166,34 @@ def test_a_redis_that_keeps_its_settings_to_itself(tmp_path: Path) -> None:
             assert found(tmp_path, redis_url=url)["broker"][0] is fine
 
 
-@pytest.mark.parametrize(
-    ("default", "more", "said"),
-    [
-        ("off", "", "Allow +acl|dryrun to its user"),
-        ("off", "+acl|dryrun", "Put user default off resetpass ~* &* +@all into its ACL file"),
-        ("on nopass ~* &* +@read", "+acl|dryrun", "Put user default off resetpass ~* &* +@all into its ACL file"),
-        ("on nopass ~* &* +@all", "+acl|dryrun", None),
-    ],
-)
-def test_a_broker_that_drops_jobs_when_it_restarts(tmp_path: Path, default: str, more: str, said: str | None) -> None:
-    """The permissions of the user default decide; a user that may not query them gets a hint. The first case is start.sh of version 0.1.0."""
-    rights = f"headscope on #$digest ~* &* +@all -@admin -@dangerous +info +config|get {more}"
-    with users_of_broker(tmp_path, f"default {default}", rights) as url:
-        ok, message = found(tmp_path, redis_url=url)["broker"]
-    assert ok is (said is None)
-    assert (said or "Redis 7") in message
+def test_a_database_that_may_lose_jobs(tmp_path: Path, postgres: Postgres) -> None:
+    """Settings with which a crash loses what was confirmed, and tables that are missing or of another version."""
+    url = postgres.create()
+    settings = {"database_url": url, "redis_url": UNREACHABLE}
+    assert found(tmp_path, **settings)["database"] == (
+        False,
+        "The database has no tables yet. Start a server: it creates them.",
+    )
+    facts = Database(url)
+    schema.prepare(facts)
+    facts.close()
+    ok, message = found(tmp_path, **settings)["database"]
+    assert (ok, message.split()[0]) == (True, "PostgreSQL")
+    ok, message = found(tmp_path, **settings)["workers"]
+    assert (ok, message.endswith("Start one: headscope worker")) == (False, True)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"ALTER DATABASE {url.rpartition('/')[2]} SET synchronous_commit = off")
+        assert "Set synchronous_commit = on" in found(tmp_path, **settings)["database"][1]
+        connection.execute(f"ALTER DATABASE {url.rpartition('/')[2]} RESET ALL")
+        connection.execute("UPDATE alembic_version SET version_num = '0000'")
+    assert "headscope database upgrade" in found(tmp_path, **settings)["database"][1]
 
 
-def test_nobody_works(tmp_path: Path, redis_server: Callable[..., str]) -> None:
-    ok, message = found(tmp_path, redis_url=redis_server())["workers"]
-    assert not ok
-    assert message.endswith("Start one: headscope worker")
+def test_a_cluster_needs_both(tmp_path: Path) -> None:
+    """Without one of the two addresses nothing starts."""
+    for settings in ({"redis_url": UNREACHABLE}, {"database_url": "postgresql://127.0.0.1:1/headscope"}):
+        with pytest.raises(InvalidSetting, match="Set both HEADSCOPE_DATABASE_URL and HEADSCOPE_REDIS_URL"):
+            stores.open_database(Settings(home=tmp_path, **settings))
 
 
 def test_a_store_that_can_not_be_written(tmp_path: Path) -> None:
@@ -202,7 +228,12 @@ def test_nothing_starts_with_an_evicting_broker(
     tmp_path: Path, redis_server: Callable[..., str], command: list[str]
 ) -> None:
     url = redis_server("--maxmemory-policy", "allkeys-lru")
-    environment = {**os.environ, "HEADSCOPE_HOME": str(tmp_path), "HEADSCOPE_REDIS_URL": url}
+    environment = {
+        **os.environ,
+        "HEADSCOPE_HOME": str(tmp_path),
+        "HEADSCOPE_DATABASE_URL": "postgresql://127.0.0.1:1/x",
+        "HEADSCOPE_REDIS_URL": url,
+    }
     shown = subprocess.run(
         [sys.executable, "-m", "headscope", *command],
         env=environment,
@@ -218,6 +249,7 @@ def test_the_command_says_it_and_fails(tmp_path: Path) -> None:
     environment = {
         **os.environ,
         "HEADSCOPE_HOME": str(tmp_path),
+        "HEADSCOPE_DATABASE_URL": "postgresql://127.0.0.1:1/headscope",
         "HEADSCOPE_REDIS_URL": UNREACHABLE,
         "HEADSCOPE_QUOTA_BYTES": "1000000",
     }
@@ -225,3 +257,4 @@ def test_the_command_says_it_and_fails(tmp_path: Path) -> None:
     shown = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert shown.returncode == 1
     assert "BAD  broker: The broker cannot be reached." in shown.stdout
+    assert "BAD  database: The server cannot reach its database." in shown.stdout

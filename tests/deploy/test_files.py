@@ -20,7 +20,7 @@ EXAMPLE = (ROOT / ".env.example").read_text("utf-8")
 
 
 def test_services() -> None:
-    assert set(SERVICES) == {"api", "worker", "gpu", "broker", "cache"}
+    assert set(SERVICES) == {"api", "worker", "gpu", "db", "broker", "cache"}
     assert [name for name, service in SERVICES.items() if "profiles" in service] == ["gpu"]
 
 
@@ -43,8 +43,8 @@ def test_a_service_is_contained(name: str) -> None:
     assert "limits" not in service.get("deploy", {}).get("resources", {})
 
 
-def test_redis_is_reached_from_inside_only() -> None:
-    for name in ("broker", "cache"):
+def test_only_the_service_is_reached_from_outside() -> None:
+    for name in ("db", "broker", "cache"):
         assert SERVICES[name]["ports"] == []
         assert list(SERVICES[name]["networks"]) == ["back"]
     assert FILE["networks"]["back"]["internal"] is True
@@ -57,11 +57,16 @@ def test_the_service_is_published_on_a_loopback_address_unless_told_otherwise() 
     assert other["services"]["api"]["ports"] == ["10.0.0.7:80:8000/tcp"]
 
 
-def test_a_worker_of_another_machine_finds_the_broker() -> None:
-    here, there = (read(**PASSWORDS, **more)["services"]["worker"] for more in ({}, {"BROKER": "10.0.0.1:6379"}))
-    password = PASSWORDS["BROKER_PASSWORD"]
-    assert here["environment"]["HEADSCOPE_REDIS_URL"] == f"redis://headscope:{password}@broker:6379/0"
-    assert there["environment"]["HEADSCOPE_REDIS_URL"] == f"redis://headscope:{password}@10.0.0.1:6379/0"
+def test_a_worker_of_another_machine_finds_database_and_broker() -> None:
+    away = {"DATABASE": "10.0.0.1:5432", "BROKER": "10.0.0.1:6379"}
+    here, there = (read(**PASSWORDS, **more)["services"]["worker"]["environment"] for more in ({}, away))
+    for setting, scheme, secret, name, path in (
+        ("DATABASE_URL", "postgresql", "DATABASE", "db:5432", "headscope"),
+        ("REDIS_URL", "redis", "BROKER", "broker:6379", "0"),
+    ):
+        user = f"{scheme}://headscope:{PASSWORDS[f'{secret}_PASSWORD']}"
+        assert here[f"HEADSCOPE_{setting}"] == f"{user}@{name}/{path}"
+        assert there[f"HEADSCOPE_{setting}"] == f"{user}@{away[secret]}/{path}"
 
 
 @pytest.mark.parametrize("missing", PASSWORDS)
@@ -172,7 +177,7 @@ def test_the_broker_keeps_and_the_cache_evicts(redises: Stack) -> None:
     with _client(redises, "broker") as broker, _client(redises, "cache") as cache:
         assert broker.config_get("appendonly", "appendfsync", "maxmemory-policy") == {
             "appendonly": "yes",
-            "appendfsync": "always",
+            "appendfsync": "everysec",
             "maxmemory-policy": "noeviction",
         }
         kept = cache.config_get("appendonly", "save", "maxmemory", "maxmemory-policy")
@@ -215,6 +220,6 @@ def test_whoever_has_the_password_can_not_undo_the_settings(redises: Stack, comm
 
 def test_a_health_check_fails_where_nothing_answers(redises: Stack, tmp_path: Path) -> None:
     with Stack(tmp_path, tmp_path) as other:
-        for name in ("api", "worker", "broker", "cache"):
+        for name in ("api", "worker", "db", "broker", "cache"):
             assert not other.healthy(name)
     assert redises.healthy("broker")

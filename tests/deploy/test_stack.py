@@ -20,11 +20,11 @@ ASKED = {"model": "bert", "text": "The cat sat on the mat.", "lenses": ["weights
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[Stack]:
-    """Broker and cache, healthy."""
+    """Database, broker and cache, healthy."""
     with Stack(tmp_path_factory.mktemp("lab"), models) as running:
-        for name in ("broker", "cache"):
+        for name in ("db", "broker", "cache"):
             running.start(name)
-        for name in ("broker", "cache"):
+        for name in ("db", "broker", "cache"):
             running.wait(name)
         yield running
 
@@ -91,7 +91,7 @@ def test_the_main_job(stack: Stack, lab: httpx.Client) -> None:
 def test_the_doctor_finds_nothing_around_it(stack: Stack, lab: httpx.Client) -> None:
     shown = json.loads(stack.run("api", ["headscope", "doctor", "--json"]).stdout)
     found = {check["name"]: check for check in shown}
-    for name in ("access tokens", "broker", "clock", "workers", "cache", "broker and cache"):
+    for name in ("access tokens", "database", "workers", "broker", "clock", "cache", "broker and cache"):
         assert found[name]["ok"], found[name]
 
 

@@ -1,6 +1,6 @@
 """python -m tests.faults.chaos [--minutes N] [--seed N] [--analyses N] [--rows N]: a cluster under load, of which any part is killed or stopped every few seconds.
 
-Two servers, two workers, broker and cache, started as docker-compose.yml starts them, compute analyses and a study. Prints what became of
+Two servers, two workers, database, broker and cache, started as docker-compose.yml starts them, compute analyses and a study. Prints what became of
 them as JSON, and exits with status 1 if a promise of docs/reliability.md was broken.
 """
 
@@ -28,6 +28,7 @@ from tests.support import studies
 from tests.support.cluster import Cluster
 from tests.support.compose import Worker
 from tests.support.models import small_models
+from tests.support.postgres import Postgres
 from tests.support.server import Program, Server, eventually
 
 # Between two strikes, and how long a part is stopped at most, in s.
@@ -50,7 +51,13 @@ class Chaos:
         self._random, self._between, self._longest = random.Random(seed), between, longest
         servers = {f"server {number}": server for number, server in enumerate(cluster.servers)}
         workers = {f"worker {number}": worker for number, worker in enumerate(cluster.workers)}
-        self._parts: dict[str, Program] = {**servers, **workers, "broker": cluster.broker, "cache": cluster.cache}
+        self._parts: dict[str, Program] = {
+            **servers,
+            **workers,
+            "database": cluster.db,
+            "broker": cluster.broker,
+            "cache": cluster.cache,
+        }
         self._next: list[str] = []  # each part is struck once before any is struck again
         self._stopped: list[tuple[float, list[psutil.Process]]] = []
         self._ended: dict[Program, float] = {}
@@ -97,8 +104,8 @@ class Chaos:
         if part.process.poll() is not None:
             return
         process = psutil.Process(part.process.pid)
-        children = process.children() if isinstance(part, Worker) else []
-        if alone and children:
+        children = process.children() if isinstance(part, Worker | Postgres) else []
+        if alone and isinstance(part, Worker) and children:
             name, processes = "model process", children
         else:
             processes = [process, *children] if how is signal.SIGSTOP else [process]

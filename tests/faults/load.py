@@ -19,7 +19,7 @@ from tests.support.server import API, SLOW, Server, eventually
 Body = dict[str, Any]
 TERMINAL = frozenset({"done", "failed", "cancelled"})
 # Answers of 500 and above that the documentation promises for a fault.
-DOCUMENTED = {(503, "broker-unavailable"), (503, "store-unavailable"), (507, "storage-full")}
+DOCUMENTED = {(503, "database-unavailable"), (503, "store-unavailable"), (507, "storage-full")}
 # So long (s) a client tries to get its result; who has none by then has lost it.
 PATIENCE = 150.0
 # Between two requests of the load, and before an attempt that failed is repeated, in s.

@@ -28,30 +28,27 @@ LARGE = {"text": "The cat sat on the mat because it was tired. " * 60, "max_toke
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault, its deployments and documented errors, and whether unfinished jobs may become unknown."""
+    """A fault, its deployments and documented errors."""
 
     title: str
     strike: Strike
     deployments: tuple[str, ...]
     documented: frozenset[str]
-    forgets: bool
 
     def run(self, stage: Stage) -> Account:
         """Run a fault on a stage."""
-        return stage.run(self.strike, self.documented, self.forgets)
+        return stage.run(self.strike, self.documented)
 
 
 FAULTS: dict[str, Fault] = {}
 
 
-def fault(
-    title: str, *deployments: str, documented: tuple[str, ...] = (), forgets: bool = False
-) -> Callable[[Strike], Strike]:
+def fault(title: str, *deployments: str, documented: tuple[str, ...] = ()) -> Callable[[Strike], Strike]:
     """Add a function to the matrix under its name."""
 
     def enter(strike: Strike) -> Strike:
         name = strike.__name__.replace("_", "-")
-        FAULTS[name] = Fault(title, strike, deployments, frozenset(documented), forgets)
+        FAULTS[name] = Fault(title, strike, deployments, frozenset(documented))
         return strike
 
     return enter
@@ -159,10 +156,10 @@ def all_killed(stage: Stage, load: Load) -> None:
     stage.midway(load)
     cluster = stage.cluster
     stage.struck()
-    for part in (*cluster.workers, *cluster.others, cluster.broker):
+    for part in (*cluster.workers, *cluster.others, cluster.broker, cluster.db):
         part.kill()
     Server.kill(cluster)
-    for part in (cluster.broker, *cluster.workers, *cluster.others):
+    for part in (cluster.db, cluster.broker, *cluster.workers, *cluster.others):
         part.start()
     Server.start(cluster)
 
@@ -185,7 +182,7 @@ def broker_stands_still(stage: Stage, load: Load) -> None:
     stage.cluster.broker.resume()
 
 
-@fault("the broker loses everything it knows", CLUSTER, forgets=True)
+@fault("the broker loses everything it knows", CLUSTER)
 def broker_emptied(stage: Stage, load: Load) -> None:
     stage.midway(load)
     stage.struck()
@@ -200,15 +197,44 @@ def broker_full(stage: Stage, load: Load) -> None:
         time.sleep(3)
 
 
-@fault("the broker's disk is full: it ends, and is started again", CLUSTER)
+@fault("the broker's disk is full for 3 s; it is started again if it ends", CLUSTER)
 def broker_disk_full(stage: Stage, load: Load) -> None:
     stage.midway(load)
     broker = stage.cluster.broker
-    log = sum(file.stat().st_size for file in (broker.data / "appendonlydir").glob("*.incr.aof"))
+    process = psutil.Process(broker.process.pid)
     stage.struck()
-    psutil.Process(broker.process.pid).rlimit(psutil.RLIMIT_FSIZE, (log + 100, psutil.RLIM_INFINITY))
-    eventually(lambda: broker.process.poll() is not None, "the broker's end")
-    broker.start()
+    process.rlimit(psutil.RLIMIT_FSIZE, (1000, psutil.RLIM_INFINITY))
+    time.sleep(3)
+    if broker.process.poll() is None:
+        process.rlimit(psutil.RLIMIT_FSIZE, UNLIMITED)
+    else:
+        broker.restart()
+
+
+@fault("the database is killed, and started again after 2 s", CLUSTER)
+def database_killed(stage: Stage, load: Load) -> None:
+    stage.midway(load)
+    stage.struck()
+    stage.cluster.db.kill()
+    time.sleep(2)
+    stage.cluster.db.start()
+
+
+@fault("the database stands still for 10 s", CLUSTER)
+def database_stands_still(stage: Stage, load: Load) -> None:
+    stage.midway(load)
+    stage.struck()
+    stage.cluster.db.pause()
+    time.sleep(stage.outage)
+    stage.cluster.db.resume()
+
+
+@fault("the database's disk is full for 3 s", CLUSTER)
+def database_disk_full(stage: Stage, load: Load) -> None:
+    stage.midway(load)
+    stage.struck()
+    with stage.cluster.db.full():
+        time.sleep(3)
 
 
 @fault("the cache is killed, and stays away", CLUSTER)

@@ -111,8 +111,8 @@ class Stage:
         time.sleep(0.5)
         return all(self.server.get(f"/analyses/{id_}").status_code == 404 for id_ in self._expected)
 
-    def run(self, strike: Callable[[Stage, Load], None], documented: frozenset[str], forgets: bool) -> Account:
-        """Strike under load; jobs are sent again after errors with `documented` codes, and after a fault that `forgets`."""
+    def run(self, strike: Callable[[Stage, Load], None], documented: frozenset[str]) -> Account:
+        """Strike under load; jobs are sent again after errors with `documented` codes."""
         eventually(self._clear, "nothing to be left of an earlier run")
         self.server.idle()
         before, results, broken = self._computed(), self.results(), ""
@@ -127,14 +127,13 @@ class Stage:
                 self._look_after()
         self.restart_ended()
         try:
-            account = self.account(load.clients, documented, forgets)
+            account = self.account(load.clients, documented)
         except AssertionError:
             forget(self.server, {**self._expected, **self.others})  # lest the next run finds them
             raise
         account.broken = account.broken or broken
-        if not forgets:
-            meant = sum(passes for id_, passes in self.others.items() if id_ in self._expected)
-            account.again = (self._computed() - before).total() - len(self._bodies) - meant
+        meant = sum(passes for id_, passes in self.others.items() if id_ in self._expected)
+        account.again = (self._computed() - before).total() - len(self._bodies) - meant
         forget(self.server, {**self._expected, **self.others})
         account.duplicate += abs(self.results() - results)
         return account
@@ -159,7 +158,7 @@ class Stage:
         """Restart what has ended, and wait until no job is left."""
         if isinstance(self.server, Cluster):
             cluster = self.server
-            for part in (cluster.broker, cluster.cache, *cluster.workers, *cluster.others):
+            for part in (cluster.db, cluster.broker, cluster.cache, *cluster.workers, *cluster.others):
                 if part.process.poll() is not None:
                     part.kill()
                     part.start()
@@ -173,15 +172,13 @@ class Stage:
         counts = Counter(item["status"] for item in self.server.get("/analyses?limit=200").json()["items"])
         return counts["queued"] + counts["running"]
 
-    def account(self, clients: list[Client], documented: frozenset[str], forgets: bool = False) -> Account:
+    def account(self, clients: list[Client], documented: frozenset[str]) -> Account:
         """Return the account of the clients, which have all ended."""
         account = Account(len(clients))
         for client in clients:
-            if forgets:  # and so whose results are
-                self.server.post(client.body)
             failures = sum(number for code, number in client.failures.items() if code not in documented)
             kept = client.status == "done" and self._look(client, account)
-            account.lost += not kept or failures > 0 or (client.forgotten > 0 and not forgets)
+            account.lost += not kept or failures > 0 or client.forgotten > 0
             account.resent += client.failures.total() - failures
             for said, number in client.told.items():
                 account.refused += number if said in DOCUMENTED else 0
@@ -189,7 +186,7 @@ class Stage:
         after = sorted(client.finished - self._struck for client in clients if client.finished > self._struck)
         account.first, account.all = (round(after[0], 2), round(after[-1], 2)) if after else (0.0, 0.0)
         odd = Counter(said for client in clients for said in client.told if said not in DOCUMENTED)
-        account.broken = ", ".join(f"{status} {code}" for status, code in odd if (status, forgets) != (404, True))
+        account.broken = ", ".join(f"{status} {code}" for status, code in odd)
         return account
 
     def _look(self, client: Client, account: Account) -> bool:

@@ -19,7 +19,7 @@ QUICKER = frozenset({"disk-full", "files-damaged"})
 # These have tests of their own beside this one, which look closer.
 ELSEWHERE = frozenset(
     "none model-killed poison worker-killed worker-restarted worker-told-to-stop server-killed server-told-to-stop "
-    "broker-killed broker-stands-still broker-emptied same-request cancelled".split()
+    "broker-killed broker-stands-still broker-emptied database-killed database-stands-still same-request cancelled".split()
 )
 
 

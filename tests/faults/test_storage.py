@@ -208,7 +208,7 @@ def test_databases_damaged_while_the_server_runs(new_server: Start) -> None:
     body = {"model": "bert", "text": "Stored before the damage."}
     stored = server.analyse(**body)["id"]
     before = read_map(server, stored)
-    for name in ("jobs.db", "jobs.db-wal", "results.db", "results.db-wal"):
+    for name in ("headscope.db", "headscope.db-wal", "results.db", "results.db-wal"):
         path = server.home / name
         path.write_bytes(b"\xff" * path.stat().st_size)
     answers = [
@@ -220,11 +220,11 @@ def test_databases_damaged_while_the_server_runs(new_server: Start) -> None:
     ]
     codes = [(answer.status_code, answer.json().get("code")) for answer in answers if answer.status_code >= 400]
     assert (503, "database-damaged") in codes
-    assert answers[2].status_code == 503
+    eventually(lambda: server.client.get("/readyz").status_code == 503, "the server to notice")
     assert {status for status, _ in codes} == {503}
     assert 'File "' not in server.log()
     server.restart()
-    assert "jobs.db is damaged and was renamed to jobs.db.damaged-" in server.log()
+    assert "headscope.db is damaged and was renamed to headscope.db.damaged-" in server.log()
     assert np.array_equal(read_map(server, stored), before)
     assert server.submit(**body) == stored
     assert server.analyse(model="bert", text="Sent after the restart.")["status"] == "done"

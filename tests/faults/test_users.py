@@ -89,16 +89,18 @@ def test_nothing_is_let_out_while_the_record_is_away(lab: Users) -> None:
     id_ = lab.submit(lab.ada, "Ada keeps this over an outage.")
     key = lab.ada.post(f"{API}/analyses/{id_}/share").json()["key"]
     reading = [route for route in OF_ONE if route[0] == "GET"]
-    cluster(lab).broker.kill()
+    cluster(lab).db.kill()
     try:
         for route in reading:
             answers = [ask(who, *route, id_) for who in (lab.ada, lab.emmy)]
             answers.append(ask(lab.anonymous, *route, id_, params={"share": key}))
-            assert {(answer.status_code, answer.json()["code"]) for answer in answers} == {(503, "broker-unavailable")}
+            assert {(answer.status_code, answer.json()["code"]) for answer in answers} == {
+                (503, "database-unavailable")
+            }
             refused(ask(lab.anonymous, *route, id_))
         assert lab.anonymous.get("/healthz").status_code == 200
     finally:
-        cluster(lab).broker.start()
+        cluster(lab).db.start()
     cluster(lab).back()
     assert lab.ada.get(f"{API}/analyses/{id_}").json()["status"] == "done"
     assert lab.emmy.get(f"{API}/analyses/{id_}").status_code == 404

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Mapping
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,8 @@ import httpx
 import psutil
 import pytest
 
-from headscope.jobs import RedisJobDatabase
+from headscope.database import Database
+from headscope.jobs import JobDatabase
 from headscope.server.accounts import FILE, Accounts
 from tests.support.compose import Stack, Worker
 from tests.support.server import Server, eventually, value_of
@@ -24,7 +24,7 @@ both_deployments = pytest.mark.parametrize("server", ["embedded", "cluster"], in
 
 
 class Cluster(Server):
-    """Broker, cache, `servers` servers and `workers` workers. It is itself the first server, so it can be used as a Server.
+    """Database, broker, cache, `servers` servers and `workers` workers. It is itself the first server, so it can be used as a Server.
 
     A server of docker-compose.yml has users: requests use `token`, or that of a new user. `constants`: see Stack.
     """
@@ -43,6 +43,8 @@ class Cluster(Server):
         token = token or Accounts(home / FILE).create("tester")
         self._folder = Path(tempfile.mkdtemp(prefix="headscope-"))
         self.stack = Stack(self._folder, models, home=home, logs=home.parent, constants=constants, **settings)
+        self.db = self.stack.database()
+        self._database = JobDatabase(Database(self.db.url))
         self.broker, self.cache = self.stack.redis("broker"), self.stack.redis("cache")
         super().__init__(home, token=token, process=self.stack.api("api"))
         self.others = [
@@ -65,7 +67,7 @@ class Cluster(Server):
     def start(self) -> Cluster:
         """Start everything and wait until it is ready."""
         try:
-            for part in (self.broker, self.cache, *self.workers):
+            for part in (self.db, self.broker, self.cache, *self.workers):
                 part.start()
             super().start()
             for server in self.others:
@@ -83,14 +85,13 @@ class Cluster(Server):
 
     def warm(self) -> None:
         """Wait until every worker has loaded the default model (with prewarm=True). Its first job would wait for torch to be imported."""
-        with closing(self.database()) as database:
-            eventually(
-                lambda: sum(bool(state.worker.warm) for state in database.workers()) >= len(self.workers),
-                "workers that have loaded the default model",
-            )
+        eventually(
+            lambda: sum(bool(state.worker.warm) for state in self._database.workers()) >= len(self.workers),
+            "workers that have loaded the default model",
+        )
 
     def back(self) -> None:
-        """Wait until every server reaches Redis again."""
+        """Wait until every server reaches database and broker again."""
         for server in self.servers:
             eventually(lambda server=server: server.client.get("/readyz").status_code == 200, "a server that is ready")
 
@@ -103,11 +104,13 @@ class Cluster(Server):
         for part in (*self.others, *self.workers, self.cache, self.broker):
             part.kill()
         super().kill()
+        self._database.close()
+        self.db.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def database(self) -> RedisJobDatabase:
-        """Open the job database, without the servers."""
-        return RedisJobDatabase(self.broker.url)
+    def database(self) -> JobDatabase:
+        """Return the job database, which does not need the servers."""
+        return self._database
 
     def holder(self, id_: str) -> Worker:
         """Wait until a worker runs a job and return it."""

@@ -27,10 +27,11 @@ import psutil
 import redis
 import yaml
 
+from tests.support.postgres import PASSWORD, PROGRAMS, Postgres
 from tests.support.server import Program, eventually, variables
 
 ROOT = Path(__file__).resolve().parents[2]
-PASSWORDS = {"BROKER_PASSWORD": "a" * 64, "CACHE_PASSWORD": "b" * 64}
+PASSWORDS = {"DATABASE_PASSWORD": PASSWORD, "BROKER_PASSWORD": "a" * 64, "CACHE_PASSWORD": "b" * 64}
 
 
 @functools.cache
@@ -176,7 +177,7 @@ class Stack:
         hub = {name: str(settings.pop(name)) for name in list(settings) if name.startswith("HF_")}
         self._ours = {**variables(**{"hub": "off", "prewarm": False, "threads": 1, **found, **settings}), **hub}
         self.services = read(**PASSWORDS)["services"]
-        self.ports = {name: free_port() for name in ("broker", "cache", "api")}
+        self.ports = {name: free_port() for name in ("db", "broker", "cache", "api")}
         self._programs: dict[str, Program] = {}
         (folder / "bin").mkdir(parents=True)
         (folder / "bin" / "headscope-workers").symlink_to(ROOT / "deploy" / "workers.sh")
@@ -186,13 +187,22 @@ class Stack:
 
     def __exit__(self, *_: object) -> None:
         for program in reversed(self._programs.values()):
-            program.kill(signal.SIGTERM)
+            program.close() if isinstance(program, Postgres) else program.kill(signal.SIGTERM)
 
     def start(self, name: str, *, service: str | None = None, **more: str) -> None:
         """Start a process of a service, by default the service `name`. `more` is added to the environment."""
+        if name == "db":
+            self.database().start()
+            return
         port = self.ports.setdefault(name, free_port(2))  # two, for a container of two workers
         words, environment = self.words(service or name, port=port), self.environment(service or name, port)
         self._programs[name] = Service(self.log(name), words, environment).start(**more)
+
+    def database(self) -> Postgres:
+        """Return the service `db`, not started yet. Its image has created the user and the database already."""
+        environment, options = self.environment("db"), self.words("db")[1:]
+        made = self._programs["db"] = Postgres(self.log("db"), self.ports["db"], options, environment)
+        return made
 
     def redis(self, name: str) -> Redis:
         """Return the service `broker` or `cache`, not started yet."""
@@ -271,7 +281,7 @@ class Stack:
         values = {**(image(built)["env"] if built else {}), **file["environment"]}
         values = {name: self._here(service, value, port) for name, value in values.items() if value is not None}
         ours = {**self._ours, "PYTHONPATH": str(ROOT / "backend")} if built else {}
-        path = f"{Path(sys.executable).parent}:{self.folder / 'bin'}:{os.environ['PATH']}"
+        path = f"{Path(sys.executable).parent}:{self.folder / 'bin'}:{os.environ['PATH']}:{PROGRAMS}"
         return {**values, **ours, "PATH": path, "LANG": "C.UTF-8"}
 
     def words(self, service: str, command: list[str] | None = None, port: int | None = None) -> list[str]:
@@ -289,10 +299,10 @@ class Stack:
             here.mkdir(parents=True, exist_ok=True)
             text = text.replace(there, str(here))
         text = text.replace("/etc/headscope", str(ROOT / "deploy" / "redis"))
-        for name in ("broker", "cache"):
-            text = text.replace(f"@{name}:6379", f"@127.0.0.1:{self.ports[name]}")
+        for name, port_ in (("db", 5432), ("broker", 6379), ("cache", 6379)):
+            text = text.replace(f"@{name}:{port_}", f"@127.0.0.1:{self.ports[name]}")
         own_port = str(port or self.ports[service if service in self.ports else "api"])
-        return re.sub(r"(?<!\d)(6379|8000|9101)(?!\d)", own_port, text)
+        return re.sub(r"(?<!\d)(5432|6379|8000|9101)(?!\d)", own_port, text)
 
 
 @contextmanager
@@ -322,3 +332,10 @@ def _reserve(port: int) -> bool:
         return False
     reservation.detach()  # stays open as long as this process
     return True
+
+
+@contextmanager
+def database_server(*options: str) -> Iterator[Postgres]:
+    """Run a PostgreSQL as the file starts it, in its own folder."""
+    with tempfile.TemporaryDirectory(prefix="headscope-") as folder, Stack(Path(folder)) as stack:
+        yield stack.database().start(*options)

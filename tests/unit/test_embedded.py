@@ -11,7 +11,15 @@ from typing import Any
 
 import pytest
 
-from headscope.jobs import Embedded, SqliteJobDatabase, Work, Worker
+from headscope.database import Database
+from headscope.jobs import Embedded, JobDatabase, Work, Worker
+from tests.contract.job_databases import prepare
+
+
+def opened(path: Path) -> JobDatabase:
+    """Return an empty job database."""
+    prepare(path)
+    return JobDatabase(Database(path))
 
 
 class JustTooLate(Future[Any]):
@@ -20,12 +28,12 @@ class JustTooLate(Future[Any]):
     def result(self, timeout: float | None = None) -> Any:
         if timeout is None:
             return super().result()
-        self.set_result(({"a": None}, Worker("embedded")))
+        self.set_result(({"a": None}, 0))
         raise TimeoutError
 
 
 def test_an_answer_just_after_a_look_is_no_failure(tmp_path: Path) -> None:
-    database = SqliteJobDatabase(tmp_path / "jobs.db")
+    database = opened(tmp_path / "headscope.db")
     embedded = Embedded(database, lambda: None, (), job_seconds=30, cancel_seconds=1, modules=[])
     database.enqueue([Work("a", "{}")])
     late = JustTooLate()
@@ -34,7 +42,7 @@ def test_an_answer_just_after_a_look_is_no_failure(tmp_path: Path) -> None:
 
     def listen() -> None:  # between two looks
         listened.append(True)
-        late.set_result(({"a": None}, Worker("embedded")))
+        late.set_result(({"a": None}, 0))
 
     embedded._receive = listen
     assert embedded._wait(jobs, late) == {"a": None}
@@ -46,7 +54,7 @@ def test_the_end_of_the_process_that_forks_is_the_end_of_its_child(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its socket refuses connections a moment before the process counts as ended: the jobs are requeued, and do not fail."""
-    database = SqliteJobDatabase(tmp_path / "jobs.db")
+    database = opened(tmp_path / "headscope.db")
     embedded = Embedded(database, print, (), job_seconds=30, cancel_seconds=1, modules=[])
     database.enqueue([Work("a", "{}")])
     jobs = database.claim(Worker("embedded"))

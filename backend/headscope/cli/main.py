@@ -18,6 +18,7 @@ COMMANDS = {
         "analyze",
         'Analyse TEXT ("-" reads standard input), an image or both, and print a summary of every head.',
     ),
+    "database": ("database", "Upgrade the database of a cluster."),
     "doctor": ("doctor", "Check this machine and say what to change."),
     "lenses": ("methods", "List the lenses, with their parameters and defaults."),
     "measures": ("methods", "List the measures, with their parameters and defaults."),

@@ -14,6 +14,7 @@ import click
 import psutil
 
 from .. import logs, stores
+from ..database import schema
 from ..errors import HeadscopeError
 from ..jobs import JobDatabase, Worker, WorkerState, celery, metrics
 from ..jobs.worker_process import WorkerProcess
@@ -32,14 +33,17 @@ SILENT_SECONDS = 15.0
 def worker(device: str | None, name: str | None, check: bool) -> None:
     """Run jobs of a cluster.
 
-    Runs until it is stopped. Requires HEADSCOPE_REDIS_URL, and the servers' results: the same HEADSCOPE_HOME or
-    HEADSCOPE_STORE_URL. Start one worker per GPU.
+    Runs until it is stopped. Requires HEADSCOPE_DATABASE_URL and HEADSCOPE_REDIS_URL, and the servers' results: the same
+    HEADSCOPE_HOME or HEADSCOPE_STORE_URL. Start one worker per GPU.
     """
     settings = Settings(device=device) if device else Settings()
     url = settings.redis_url
     if url is None:
-        raise HeadscopeError("A worker needs a cluster. Set HEADSCOPE_REDIS_URL to the Redis of its servers.")
-    database = stores.job_database(settings, patient=True)
+        raise HeadscopeError(
+            "A worker needs a cluster. Set HEADSCOPE_DATABASE_URL and HEADSCOPE_REDIS_URL as for its servers."
+        )
+    facts = stores.open_database(settings, patient=True)
+    database = JobDatabase(facts)
     if check:
         _check(database)
         return
@@ -51,8 +55,10 @@ def worker(device: str | None, name: str | None, check: bool) -> None:
     chosen = settings.model_copy(update={"device": _device(settings.device)})
     host = socket.gethostname()
     identity = Worker(name or f"{chosen.device}@{host}-{os.getpid()}", chosen.device, pid=os.getpid(), host=host)
+    schema.prepare(facts)
     _wait_for_name(database, identity)
-    results = cache(lambda: stores.results(chosen))  # opened in the child: connections do not survive a fork
+    facts.close()  # connections do not survive a fork
+    results = cache(lambda: stores.results(chosen))  # opened in the child, for the same reason
     import_module(PRELOAD)  # torch, once: a child that replaces another one is forked with it
     app = celery.application(url, job_seconds=settings.job_seconds, child_bytes=settings.worker_bytes)
     worker_process = WorkerProcess(

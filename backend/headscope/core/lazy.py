@@ -11,6 +11,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import alembic.command as alembic_command
+    import alembic.config as alembic_config
     import fsspec as fsspec
     import huggingface_hub as huggingface_hub
     import kaleido as kaleido
@@ -39,6 +41,8 @@ class LazyModule(ModuleType):
 
 
 if not TYPE_CHECKING:
+    alembic_command = LazyModule("alembic.command")
+    alembic_config = LazyModule("alembic.config")
     fsspec = LazyModule("fsspec")
     go = LazyModule("plotly.graph_objects")
     huggingface_hub = LazyModule("huggingface_hub")
@@ -53,4 +57,4 @@ if not TYPE_CHECKING:
     torch = LazyModule("torch")
     uvicorn = LazyModule("uvicorn")
 
-__all__ = ["go", "pa", "pq"]  # the other names are re-exported by "as" above
+__all__ = ["alembic_command", "alembic_config", "go", "pa", "pq"]  # the other names are re-exported by "as" above

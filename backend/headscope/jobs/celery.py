@@ -21,7 +21,7 @@ from celery import Celery, Task, signals
 from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
 from celery.worker.consumer import Consumer
 
-from ..errors import BrokerUnavailable
+from ..errors import DatabaseUnavailable
 from .worker_process import WorkerProcess
 
 logger = logging.getLogger("headscope.jobs")
@@ -84,12 +84,12 @@ def application(url: str, *, job_seconds: float, child_bytes: int = 0) -> Celery
 
 
 def count_messages(url: str, device: str) -> int:
-    """Return the number of messages in the queue of a device's class. Raises BrokerUnavailable."""
+    """Return the number of messages in the queue of a device's class, 0 if the broker is away."""
     try:
         with redis.Redis.from_url(url, socket_connect_timeout=2, socket_timeout=5) as broker:
             return int(broker.llen(queue(device)))
-    except redis.RedisError as error:
-        raise BrokerUnavailable("The worker cannot reach its Redis.") from error
+    except redis.RedisError:
+        return 0
 
 
 def _kombu(url: str) -> str:
@@ -129,7 +129,7 @@ def serve(app: Celery, worker_process: WorkerProcess) -> int:
         without_heartbeat=True,
     )
     worker.start()
-    with suppress(BrokerUnavailable):
+    with suppress(DatabaseUnavailable):
         worker_process.close()
     return int(worker.exitcode or 0)
 
@@ -144,7 +144,7 @@ def _quieten(**_: Any) -> None:
 def _stop_child(worker_process: WorkerProcess) -> None:
     """Wait for the job of a stopping worker, for STOP_SECONDS at most, then kill its child."""
     deadline = time.monotonic() + STOP_SECONDS
-    with suppress(BrokerUnavailable):
+    with suppress(DatabaseUnavailable):
         while worker_process.busy() and time.monotonic() < deadline:
             time.sleep(0.1)
     for child in psutil.Process().children():

@@ -10,9 +10,10 @@ from collections.abc import Callable
 import redis
 from kombu.exceptions import OperationalError
 
-from ..errors import BrokerUnavailable
+from ..errors import HeadscopeError
 from .celery import TASK, application, class_of, queue
-from .job import JobDatabase, WorkerState, settle
+from .job import WorkerState
+from .job_database import JobDatabase
 
 logger = logging.getLogger("headscope.jobs")
 
@@ -23,11 +24,14 @@ STALE_SECONDS = 15.0
 TRIM_SECONDS = 60.0
 # Most messages in a queue: no tick needs more.
 MOST_MESSAGES = 1000
-AWAY = (BrokerUnavailable, OperationalError, redis.RedisError, OSError)
+AWAY = (OperationalError, redis.RedisError, OSError)
 
 
 class Cluster:
-    """A thread that checks the job database every second, and when woken. Any number of servers may run one: all of its actions are idempotent."""
+    """A thread that checks the job database every second, and when woken. Any number of servers may run one: all of its actions are idempotent.
+
+    `prepare` is called once the database is available, and raises HeadscopeError if it cannot be used.
+    """
 
     def __init__(
         self,
@@ -36,14 +40,17 @@ class Cluster:
         *,
         job_seconds: float,
         cancel_seconds: float,
+        prepare: Callable[[], None] = lambda: None,
         discard_ended: Callable[[], None] = lambda: None,
     ) -> None:
+        self._prepare = prepare
         self._database, self._app = database, application(url, job_seconds=job_seconds)
         self._discard_ended = discard_ended
         self._broker = redis.Redis.from_url(url, socket_connect_timeout=2, socket_timeout=5)
         self._job_seconds, self._cancel_seconds = job_seconds, cancel_seconds
         self._wake, self._stopping = threading.Event(), threading.Event()
-        self._connected_at: float | None = None  # None while the broker is not available
+        self._connected_at: float | None = None  # None while the database is not available
+        self._sends, self._told = False, ""
         self._checked = self._trimmed = 0.0
         self._classes: frozenset[str] = frozenset()
         self._thread = threading.Thread(target=self._run, name="cluster", daemon=True)
@@ -63,20 +70,22 @@ class Cluster:
         self._thread.join(timeout=10)
 
     def alive(self) -> bool:
-        """Return whether jobs can run: the broker is available."""
-        return self._thread.is_alive() and self._connected_at is not None
+        """Return whether jobs can run: database and broker are available."""
+        return self._thread.is_alive() and self._connected_at is not None and self._sends
 
     def depths(self) -> dict[str, int]:
-        """Return the number of messages in the queue of each device class that had a worker. Raises BrokerUnavailable."""
+        """Return the number of messages in the queue of each device class that had a worker. Empty while the broker is away."""
         try:
             return {name: int(self._broker.llen(queue(name))) for name in sorted(self._classes)}
-        except redis.RedisError as error:
-            raise BrokerUnavailable("The server cannot reach its Redis. Try again in a few seconds.") from error
+        except redis.RedisError:
+            return {}
 
     def _run(self) -> None:
         while not self._stopping.is_set():
             self._wake.clear()
             try:
+                if self._connected_at is None:
+                    self._prepare()
                 states = self._database.workers()
                 listed = {class_of(state.worker.device) for state in states}
                 self._classes |= listed
@@ -85,30 +94,38 @@ class Cluster:
                     self._checked = time.monotonic()
                     self._reconcile({state.worker.name: state for state in states})
                     self._discard_ended()
-                self._set_connected()
-            except AWAY:
-                self._set_disconnected()
+                self._note(None)
+            except HeadscopeError as error:
+                self._note(error)
             except Exception:  # this thread must survive any error
                 logger.exception("cluster")
             self._wake.wait(TICK_SECONDS)
 
-    def _set_connected(self) -> None:
-        if self._connected_at is None:
+    def _note(self, error: HeadscopeError | None) -> None:
+        """Note since when the database is available."""
+        if error is None and self._connected_at is None:
             self._connected_at = time.monotonic()
-            logger.info("connected to the broker")
-
-    def _set_disconnected(self) -> None:
-        if self._connected_at is not None:
-            logger.warning("cannot reach the broker; queued jobs keep waiting")
-        self._connected_at = None
+            logger.info("connected to the database")
+        elif error is not None:
+            if self._connected_at is not None or str(error) != self._told:
+                logger.warning("jobs keep waiting: %s", error)
+            self._connected_at, self._told = None, str(error)
 
     def _publish(self, queues: set[str]) -> None:
         """Fill each queue up to as many messages as there are queued jobs."""
-        waiting = min(self._database.waiting(), MOST_MESSAGES) if queues else 0
-        for name in queues if waiting else ():
-            missing = waiting - int(self._broker.llen(name))
-            for _ in range(missing):
-                self._app.send_task(TASK, queue=name, ignore_result=True, retry=False)
+        try:
+            self._broker.ping()
+            waiting = min(self._database.waiting(), MOST_MESSAGES) if queues else 0
+            for name in queues if waiting else ():
+                missing = waiting - int(self._broker.llen(name))
+                for _ in range(missing):
+                    self._app.send_task(TASK, queue=name, ignore_result=True, retry=False)
+            sends = True
+        except AWAY:
+            sends = False
+        if sends != self._sends:
+            logger.warning("connected to the broker" if sends else "cannot reach the broker; queued jobs keep waiting")
+        self._sends = sends
 
     def _reconcile(self, workers: dict[str, WorkerState]) -> None:
         """Kill workers that do not stop cancelled runs; requeue the jobs of lost workers."""
@@ -117,7 +134,7 @@ class Cluster:
             self._database.finish(run.id, run.run, "cancelled")  # releases the run on behalf of its worker
         if self._connected_at is not None and time.monotonic() - self._connected_at > STALE_SECONDS:
             lost = self._database.expired(STALE_SECONDS)
-            settle(self._database, lost, self._job_seconds)
+            self._database.settle(lost, self._job_seconds)
             silent = self._database.now() - STALE_SECONDS
             for name in {job.worker for job in lost}:
                 state = workers.get(name)

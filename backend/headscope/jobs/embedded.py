@@ -18,19 +18,20 @@ from typing import Any
 from ..errors import HeadscopeError, StorageFull, StoreUnavailable
 from . import metrics
 from .engine import Engine, Problems
-from .job import Job, JobDatabase, Worker, outcome, settle, timed_out
+from .job import Job, Worker, outcome, timed_out
+from .job_database import JobDatabase
 from .progress import PipeReporter, ServerReporter
 
 logger = logging.getLogger("headscope.jobs")
 
 POLL_SECONDS = 0.05
-NAME = "embedded"
 # A child is forked from a process that imports its modules once, so replacing one takes milliseconds instead of the seconds that torch needs.
 CONTEXT = multiprocessing.get_context("forkserver")
 # How often old jobs are removed, in s.
 TRIM_SECONDS = 60.0
 
-Outcome = tuple[Problems, Worker]
+# The problems by job, and the most tokens of one forward pass.
+Outcome = tuple[Problems, int]
 
 
 class Embedded:
@@ -38,7 +39,7 @@ class Embedded:
 
     `engine(*arguments)`, a module-level function, is called once in every new child; `modules` are imported before children are forked.
     The dispatcher thread calls `on_change` after every change, and `discard_ended` after every run, whose child may have been killed.
-    With `prewarm` the child loads the default model before the first job.
+    With `prewarm` the child loads the default model before the first job. `downloads` are run beside everything else, by a queue of their own.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class Embedded:
         cancel_seconds: float,
         modules: list[str],
         prewarm: bool = False,
+        downloads: bool = False,
         on_change: Callable[[], None] = lambda: None,
         discard_ended: Callable[[], None] = lambda: None,
     ) -> None:
@@ -61,17 +63,18 @@ class Embedded:
         self._wake, self._stopping = threading.Event(), threading.Event()
         self._pool: ProcessPoolExecutor | None = None
         self._reporter: ServerReporter | None = None
-        self._worker = Worker(NAME)
+        self._downloads, self._name = downloads, "downloads" if downloads else "embedded"
+        self._worker = Worker(self._name)
         self._trimmed = 0.0
-        self._reported = ""
+        self._reported, self._blocked = "", False
         self._thread = threading.Thread(target=self._dispatch, name="dispatcher", daemon=True)
 
     def start(self) -> None:
         """Requeue the jobs of an earlier process, then start the dispatcher."""
-        for job in self._database.expired():
+        for job in self._database.expired(name=self._name):
             # The job did not cause the stop, so the attempt does not count.
             self._database.requeue(job.id, job.run, "", counted=False)
-        self._database.deregister(NAME)
+        self._database.deregister(self._name)
         self._thread.start()
 
     def wake(self) -> None:
@@ -86,8 +89,8 @@ class Embedded:
         self._kill()
 
     def alive(self) -> bool:
-        """Return whether the dispatcher is running."""
-        return self._thread.is_alive()
+        """Return whether jobs can run: the dispatcher is running, and its database usable."""
+        return self._thread.is_alive() and not self._blocked
 
     def depths(self) -> dict[str, int]:
         """Return nothing: there are no queues besides the job database."""
@@ -105,7 +108,8 @@ class Embedded:
         while not self._stopping.is_set():
             self._wake.clear()
             try:
-                jobs = self._database.claim(self._worker)
+                jobs = self._database.claim(self._worker, downloads=self._downloads)
+                self._blocked = False
                 if not jobs:
                     self._receive()
                     self._trim()
@@ -116,6 +120,7 @@ class Embedded:
                 self._discard_ended()
                 self._reported = ""
             except HeadscopeError as error:  # a full disk, for instance
+                self._blocked = True
                 self._report(error)
                 self._stopping.wait(1.0)
             except Exception:  # the dispatcher must survive any error
@@ -164,7 +169,8 @@ class Embedded:
         while True:
             wait([future], timeout=POLL_SECONDS)
             if future.done():
-                problems, self._worker = future.result()
+                problems, most_tokens = future.result()
+                self._worker = Worker(self._name, most_tokens=most_tokens)
                 return problems
             self._receive()
             now = time.monotonic()
@@ -211,8 +217,8 @@ class Embedded:
         self._kill()
         if self._stopping.is_set():
             return  # the next start requeues them
-        self._write(lambda: settle(self._database, jobs, self._job_seconds))
-        self._write(lambda: self._database.deregister(NAME))
+        self._write(lambda: self._database.settle(jobs, self._job_seconds))
+        self._write(lambda: self._database.deregister(self._name))
 
     def _start_pool(self) -> ProcessPoolExecutor:
         if self._pool is None:
@@ -236,7 +242,7 @@ class Embedded:
 
     def _kill(self) -> None:
         pool, self._pool = self._pool, None
-        self._worker = Worker(NAME)
+        self._worker = Worker(self._name)
         if pool is None:
             return
         for process in _processes(pool):
@@ -266,10 +272,10 @@ def _prewarm() -> None:
 
 
 def _work(jobs: list[Job]) -> Outcome:
-    """Run jobs, in the child; return their problems by id, and the state of the worker."""
+    """Run jobs, in the child."""
     _Child.reporter.begin({job.id: job.run for job in jobs})
     problems = _Child.engine.run(jobs, _Child.reporter)
-    return problems, Worker(NAME, warm=_Child.engine.warm, most_tokens=_Child.engine.most_tokens, pid=os.getpid())
+    return problems, _Child.engine.most_tokens
 
 
 def _child_main(

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from multiprocessing.connection import Connection
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from ..errors import BrokerUnavailable
-from .job import JobDatabase
+from ..errors import DatabaseUnavailable
+from .job import ChunkState
+from .job_database import JobDatabase
+
+T = TypeVar("T")
 
 BROKEN = (EOFError, OSError)
-# After a failure, reports are paused for this long (s): a job must not wait for a broker that is away.
+# After a failure, reports are paused for this long (s): a job must not wait for a database that is away.
 PAUSE_SECONDS = 2.0
 
 
@@ -77,7 +81,7 @@ class ServerReporter:
 
 
 class DatabaseReporter:
-    """A worker's reporter to the job database of a cluster. Jobs continue while the broker is away."""
+    """A worker's reporter to the job database of a cluster. Jobs continue while it is away; the reports of that time are lost."""
 
     def __init__(self, database: JobDatabase) -> None:
         self._database = database
@@ -85,21 +89,24 @@ class DatabaseReporter:
         self._paused_until = 0.0
 
     def begin(self, runs: Mapping[str, int]) -> None:
-        """Start runs of jobs, given by id. They have just been claimed, so the broker is available again."""
+        """Start runs of jobs, given by id. They have just been claimed, so the database is available again."""
         self._runs, self._paused_until = dict(runs), 0.0
 
     def progress(self, id_: str, fraction: float, stage: str, detail: str) -> bool:
-        wanted = True
-        if time.monotonic() >= self._paused_until:
-            try:
-                wanted = self._database.progress(id_, self._runs[id_], fraction, stage, detail)
-            except BrokerUnavailable:
-                self._paused_until = time.monotonic() + PAUSE_SECONDS
-        return wanted
+        report = partial(self._database.progress, id_, self._runs[id_], fraction, stage, detail)
+        return self._send(report, unsent=True)
 
     def running_elsewhere(self, study: str) -> frozenset[str]:
         """Return the chunks of a study that other workers are running, as last known."""
-        try:
-            return frozenset(chunk.id for chunk in self._database.chunks(study) if chunk.status == "running")
-        except BrokerUnavailable:
-            return frozenset()
+        nothing: list[ChunkState] = []
+        chunks = self._send(lambda: self._database.chunks(study), unsent=nothing)
+        return frozenset(chunk.id for chunk in chunks if chunk.status == "running")
+
+    def _send(self, report: Callable[[], T], *, unsent: T) -> T:
+        """Return the answer to a report, or `unsent` while the database is away."""
+        if time.monotonic() >= self._paused_until:
+            try:
+                return report()
+            except DatabaseUnavailable:
+                self._paused_until = time.monotonic() + PAUSE_SECONDS
+        return unsent

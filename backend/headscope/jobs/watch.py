@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 
-from ..errors import BrokerUnavailable, HeadscopeError
-from .job import Job, JobDatabase
+from ..errors import DatabaseUnavailable, HeadscopeError
+from .job import Job
+from .job_database import JobDatabase
 
 logger = logging.getLogger("headscope.jobs")
 
@@ -19,7 +20,7 @@ RETRY_SECONDS = 0.5
 class Watcher:
     """Notifies async callers about changes of jobs. The ticker runs only while there are callers; poke() triggers it at once.
 
-    A tick queries the versions that have changed, and the changed jobs that callers wait for: two queries for any number of callers.
+    A tick queries the versions of the jobs that callers wait for, and the jobs that have changed: two queries for any number of callers.
     """
 
     def __init__(self, database: JobDatabase) -> None:
@@ -63,7 +64,7 @@ class Watcher:
         while True:
             try:
                 return await asyncio.to_thread(self._database.get, id_)
-            except BrokerUnavailable:
+            except DatabaseUnavailable:
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def ended(self, id_: str, seconds: float) -> Job | None:
@@ -80,11 +81,11 @@ class Watcher:
         return job
 
     async def _tick(self) -> None:
-        version: int | None = None
+        known: dict[str, int | None] = {}
         away = False
         while self._waiting:
             try:
-                version, away = await self._notify(version), False
+                known, away = await self._notify(known), False
             except HeadscopeError as error:  # the job database is not available: waiting requests keep waiting
                 if not away:
                     logger.warning("cannot read changes of jobs: %s", error)
@@ -96,20 +97,16 @@ class Watcher:
                 pass
             self._poked.clear()
 
-    async def _notify(self, version: int | None) -> int:
-        """Send callers the jobs changed since `version` (None: all of theirs); return the newest version."""
-        newest, changed = await asyncio.to_thread(self._changed, version)
-        wanted = self._waiting.keys() if changed is None else self._waiting.keys() & set(changed)
-        if wanted:
-            ids = list(wanted)
-            jobs = await asyncio.to_thread(self._database.get_many, ids)
-            for id_ in ids:
-                for updates in self._waiting.get(id_, ()):
-                    updates.put_nowait(jobs.get(id_))
-        return newest
-
-    def _changed(self, version: int | None) -> tuple[int, Iterable[str] | None]:
-        return (self._database.newest_version(), None) if version is None else self._database.changed_since(version)
+    async def _notify(self, known: dict[str, int | None]) -> dict[str, int | None]:
+        """Send callers the jobs whose version is not the known one, None for a job that is gone; return the versions now."""
+        ids = list(self._waiting)
+        found = await asyncio.to_thread(self._database.versions, ids)
+        changed = [id_ for id_ in ids if id_ not in known or known[id_] != found.get(id_)]
+        jobs = await asyncio.to_thread(self._database.get_many, changed) if changed else {}
+        for id_ in changed:
+            for updates in self._waiting.get(id_, ()):
+                updates.put_nowait(jobs.get(id_))
+        return {id_: found.get(id_) for id_ in ids}
 
 
 async def _latest(updates: asyncio.Queue[Job | None]) -> Job | None:

@@ -13,10 +13,11 @@ from dataclasses import replace
 
 from celery.exceptions import SoftTimeLimitExceeded
 
-from ..errors import BrokerUnavailable, HeadscopeError
+from ..errors import DatabaseUnavailable, HeadscopeError
 from . import metrics
 from .engine import Engine, Problems
-from .job import Job, JobDatabase, Problem, Status, Worker, outcome, settle, timed_out
+from .job import Job, Problem, Status, Worker, outcome, timed_out
+from .job_database import JobDatabase
 from .progress import DatabaseReporter
 
 logger = logging.getLogger("headscope.jobs")
@@ -67,7 +68,7 @@ class WorkerProcess:
         metrics.send_to(self._counts)
         self._database = self._open_database()
         self._reporter = DatabaseReporter(self._database)
-        with suppress(BrokerUnavailable):
+        with suppress(DatabaseUnavailable):
             self._take_over()
         threading.Thread(target=self._send_heartbeats, name="heartbeat", daemon=True).start()
         try:
@@ -116,8 +117,8 @@ class WorkerProcess:
             self._write_ends()
             self._requeue_unknown()
             jobs = self._claim()
-        except BrokerUnavailable:
-            logger.warning("cannot reach the broker; queued jobs keep waiting")
+        except DatabaseUnavailable:
+            logger.warning("cannot reach the database; queued jobs keep waiting")
             return
         try:
             if jobs:
@@ -142,7 +143,7 @@ class WorkerProcess:
         if self._late:  # whatever the interrupted code reported
             problems = {id_: problem and late for id_, problem in problems.items()}
         self._ends |= {job.run: outcome(problems[job.id]) for job in jobs}
-        with suppress(BrokerUnavailable):
+        with suppress(DatabaseUnavailable):
             self._write_ends()
 
     def _claim(self) -> list[Job]:
@@ -171,7 +172,7 @@ class WorkerProcess:
     def _take_over(self) -> None:
         """Settle, once, the jobs of an earlier child of this name."""
         if not self._settled:
-            settle(self._database, self._database.expired(name=self.worker.name), self._job_seconds)
+            self._database.settle(self._database.expired(name=self.worker.name), self._job_seconds)
             self._database.deregister(self.worker.name)
             self._settled = True
 
@@ -191,7 +192,7 @@ class WorkerProcess:
                 self._database.heartbeat(self._current(), list(self._jobs))
                 self._discard_ended(self._database)
                 self._restart_if_disconnected()
-            except BrokerUnavailable:
+            except DatabaseUnavailable:
                 pass
             except Exception:
                 logger.exception("heartbeat")

@@ -97,7 +97,7 @@ class Datasets:
     def list(self, owner: str | None) -> Iterator[dict[str, Any]]:
         """Yield id, name and bytes of every data set: first the owner's, newest first, then those in the operator's folders.
 
-        Raises StoreUnavailable or BrokerUnavailable.
+        Raises StoreUnavailable or DatabaseUnavailable.
         """
         readable = (id_ for id_ in self._files.ids() if owner is None or self._database.may_read(id_, owner))
         found = [document for id_ in readable if (document := self._files.document(id_)) is not None]

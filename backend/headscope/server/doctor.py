@@ -1,4 +1,4 @@
-"""Checks of the services around a server: broker, cache, store and workers. Every problem comes with what to change."""
+"""Checks of the services around a server: database, broker, cache, store and workers. Every problem comes with what to change."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 
 from .. import stores
 from ..core.lazy import fsspec, redis
+from ..database import schema
 from ..errors import HeadscopeError, InvalidSetting
 from ..settings import Settings
 from .accounts import FILE
@@ -19,19 +20,14 @@ from .accounts import FILE
 OLDEST_REDIS = (7, 0)
 # A larger clock skew (s) makes times on the page wrong, and object stores reject requests signed with it.
 SKEW_SECONDS = 5.0
-# Share of the broker's memory above which it is about to reject jobs.
+# Share of the broker's memory above which it is about to reject messages.
 FULL = 0.9
-DROPS = (
-    "The broker drops all jobs when it restarts, because it replays its append-only file as the user default, which may not write. "
-    "Put user default off resetpass ~* &* +@all into its ACL file, as deploy/redis/start.sh does, and restart it."
-)
-UNCHECKED = (
-    "Headscope cannot check whether the broker keeps its jobs when it restarts. "
-    "Allow +acl|dryrun to its user, as deploy/redis/start.sh does, and restart it."
-)
-EVICTS = "The broker may evict jobs when its memory is full. Set maxmemory-policy noeviction in its configuration, and restart it."
+EVICTS = "The broker may evict messages when its memory is full. Set maxmemory-policy noeviction in its configuration, and restart it."
 
-# What INFO and CONFIG of a Redis report, by their names.
+# Settings of PostgreSQL without which it may lose what it has confirmed.
+DURABLE = ("fsync", "full_page_writes", "synchronous_commit")
+
+# What INFO of a Redis reports, by its names.
 Facts = Mapping[str, Any]
 
 
@@ -49,11 +45,15 @@ def check_services(settings: Settings) -> Iterator[Finding]:
     if (settings.home / FILE).exists():
         yield _check_tokens(settings)
     broker = cache = None
+    if settings.database_url or settings.redis_url:
+        database = _run("database", lambda: _check_database(settings))
+        yield database
+        if database.ok:
+            yield _run("workers", lambda: _check_workers(settings))
     if settings.redis_url:
         broker = yield from _check_redis("broker", "HEADSCOPE_REDIS_URL", settings.redis_url, _check_broker)
     if broker:
         yield _check_clock(broker)
-        yield _run("workers", lambda: _check_workers(settings))
     if settings.cache_url:
         cache = yield from _check_redis("cache", "HEADSCOPE_CACHE_URL", settings.cache_url, _check_cache)
     if broker and cache:
@@ -72,7 +72,7 @@ def _run(name: str, check: Callable[[], str]) -> Finding:
 
 
 def refuse_evicting_broker(settings: Settings) -> None:
-    """Raise InvalidSetting if the broker may evict jobs. A broker that does not answer is ignored: it may still be starting."""
+    """Raise InvalidSetting if the broker may evict messages. A broker that does not answer is ignored: it may still be starting."""
     if settings.redis_url is None:
         return
     try:
@@ -108,27 +108,11 @@ def _ask(name: str, setting: str, url: str) -> Facts:
             facts = dict(client.info())
             seconds, microseconds = client.time()
             facts["time"] = seconds + microseconds / 1e6
-            facts |= _settings(client)
             return facts
     except (redis.AuthenticationError, redis.exceptions.NoPermissionError):
         raise HeadscopeError(f"The {name} rejects the user or the password. Correct them in {setting}.") from None
     except redis.RedisError:
         raise HeadscopeError(f"The {name} cannot be reached. Start it, or correct {setting}.") from None
-
-
-def _settings(client: Any) -> Facts:
-    """Return `appendfsync`, and as `replay` whether the user default may write: OK, the reason why not, or None if it is unknown.
-
-    Redis replays its append-only file as that user, and drops every transaction that the user may not run. Every change of a job is a transaction.
-    """
-    try:
-        shown = client.config_get("appendfsync")
-    except redis.ResponseError:  # hosted brokers do not allow the command
-        return {"appendfsync": "always", "replay": "OK"}
-    try:
-        return {**shown, "replay": client.acl_dryrun("default", "HSET", "headscope:job:0", "status", "queued")}
-    except redis.ResponseError:
-        return {**shown, "replay": None}
 
 
 def _check_version(name: str, facts: Facts) -> Iterator[str]:
@@ -140,17 +124,9 @@ def _check_version(name: str, facts: Facts) -> Iterator[str]:
 def _check_broker(facts: Facts) -> Iterator[str]:
     if _evicts(facts):
         yield EVICTS
-    if not facts["aof_enabled"]:
-        yield "The broker loses all jobs when it restarts. Set appendonly yes in its configuration, and restart it."
-    elif facts["replay"] is None:
-        yield UNCHECKED
-    elif facts["replay"] != "OK":
-        yield DROPS
-    elif facts["appendfsync"] != "always":
-        yield "The broker may lose the last second of jobs when it crashes. Set appendfsync always in its configuration, and restart it."
     most = int(facts["maxmemory"])
     if most and int(facts["used_memory"]) > FULL * most:
-        yield "The broker's memory is nearly full; once it is full, the broker rejects jobs. Raise maxmemory in its configuration, and restart it."
+        yield "The broker's memory is nearly full; once it is full, the broker rejects messages, and jobs keep waiting. Raise maxmemory in its configuration, and restart it."
 
 
 def _evicts(facts: Facts) -> bool:
@@ -166,7 +142,7 @@ def _check_cache(facts: Facts) -> Iterator[str]:
 
 def _check_separate(broker: Facts, cache: Facts) -> Finding:
     apart = broker["run_id"] != cache["run_id"]
-    problem = "The cache is the same Redis as the broker, so evicting entries would evict jobs. Start a second Redis, and set HEADSCOPE_CACHE_URL to it."
+    problem = "The cache is the same Redis as the broker, so evicting entries would evict messages. Start a second Redis, and set HEADSCOPE_CACHE_URL to it."
     return Finding("broker and cache", apart, "two servers" if apart else problem)
 
 
@@ -174,6 +150,25 @@ def _check_clock(broker: Facts) -> Finding:
     skew = abs(broker["time"] - time.time())
     wrong = f"This machine's clock and the broker's are {skew:.0f} s apart. Synchronise both with a time server."
     return Finding("clock", skew <= SKEW_SECONDS, wrong if skew > SKEW_SECONDS else "synchronised with the broker's")
+
+
+def _check_database(settings: Settings) -> str:
+    database = stores.open_database(settings)
+    try:
+        schema.check(database)
+        with database.read() as connection:
+            shown = {
+                name: str(connection.exec_driver_sql(f"SHOW {name}").scalar_one())
+                for name in ("server_version", *DURABLE)
+            }
+    finally:
+        database.close()
+    wrong = [name for name in DURABLE if shown[name] == "off"]
+    if wrong:
+        raise HeadscopeError(
+            f"The database may lose accepted jobs when it crashes. Set {wrong[0]} = on in its configuration, and restart it."
+        )
+    return f"PostgreSQL {shown['server_version'].split()[0]}"
 
 
 def _check_workers(settings: Settings) -> str:

@@ -9,11 +9,13 @@ import os
 import threading
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Literal, TypeVar
 
 from .. import logs, stores
 from ..analysis.request import AnalysisRequest, with_stored_image
-from ..errors import BrokerUnavailable, HeadscopeError, NotReady, Unknown
+from ..database import schema
+from ..errors import DatabaseUnavailable, HeadscopeError, NotReady, Unknown
 from ..jobs import LOCAL, Embedded, Engine, Job, JobDatabase, JobKind, Limits, Watcher, metrics
 from ..jobs.cluster import Cluster
 from ..models.catalog import Catalog
@@ -43,13 +45,14 @@ class Service:
         stores.prepare(settings)
         self._lock_home()
         with stores.usable():
-            stores.recover(settings)
+            stores.recover_files(settings)
             self.results, self.inputs, uploads = (
                 stores.results(settings),
                 stores.inputs(settings),
                 stores.uploads(settings),
             )
-            self.database = stores.job_database(settings)
+            self._facts = stores.open_database(settings)
+            self.database = JobDatabase(self._facts)
         self.catalog, self.encoder = Catalog(settings), SentenceEncoder(settings)
         self.cache, self.limiters = Cache(settings.cache_url), Limiters()
         self.datasets = Datasets(settings, uploads, self.database)
@@ -58,9 +61,11 @@ class Service:
         self._admission = Admission(settings, self.catalog)
         self._repairing = threading.Lock()
         self._repairs: set[str] = set()
+        with suppress(DatabaseUnavailable):  # the cluster tries again until it is there
+            schema.prepare(self._facts)
         self.jobs: Embedded | Cluster
         if settings.redis_url is None:
-            self.jobs = self._build_embedded(self.database, self.watcher, discard_ended=self._discard_ended)
+            self.jobs = self._build_embedded(discard_ended=self._discard_ended)
         else:
             self.jobs = self._build_cluster(settings.redis_url)
         self._dispatchers = [self.jobs]
@@ -69,12 +74,14 @@ class Service:
         )
         self.downloads = self._build_downloads()
 
-    def _build_embedded(self, database: JobDatabase, watcher: Watcher, **options: Any) -> Embedded:
-        """Return a child process that runs the jobs of a database."""
+    def _build_embedded(self, **options: Any) -> Embedded:
+        """Return a child process that runs jobs."""
         settings = self.settings
         limits = {"job_seconds": settings.job_seconds, "cancel_seconds": settings.cancel_seconds}
         options = limits | {"prewarm": settings.prewarm} | options
-        return Embedded(database, create_engine, (settings,), modules=[PRELOAD], on_change=watcher.poke, **options)
+        return Embedded(
+            self.database, create_engine, (settings,), modules=[PRELOAD], on_change=self.watcher.poke, **options
+        )
 
     def _build_cluster(self, url: str) -> Cluster:
         """Return what hands jobs to the workers of a cluster."""
@@ -83,19 +90,17 @@ class Service:
             url,
             job_seconds=self.settings.job_seconds,
             cancel_seconds=self.settings.cancel_seconds,
+            prepare=lambda: schema.prepare(self._facts),
             discard_ended=self._discard_ended,
         )
 
     def _build_downloads(self) -> Downloads:
         """Return the downloads. An embedded server runs them beside analyses, in a second child process with a queue of its own, without a time limit."""
-        database, watcher, jobs = self.database, self.watcher, self.jobs
+        jobs = self.jobs
         if isinstance(jobs, Embedded):
-            with stores.usable():
-                database = stores.download_database(self.settings)
-            watcher = Watcher(database)
-            jobs = self._build_embedded(database, watcher, job_seconds=math.inf, prewarm=False)
+            jobs = self._build_embedded(downloads=True, job_seconds=math.inf, prewarm=False)
             self._dispatchers.append(jobs)
-        return Downloads(self.settings, self.catalog, database, watcher, jobs.wake)
+        return Downloads(self.settings, self.catalog, self.database, self.watcher, jobs.wake)
 
     def _discard_ended(self) -> None:
         stores.discard_ended(self.results, self.database)
@@ -228,7 +233,7 @@ class Service:
     def _look_up(self, id_: str) -> tuple[Job | None, Stored | None]:
         try:
             job = self.database.get(id_)
-        except BrokerUnavailable:
+        except DatabaseUnavailable:
             stored = self.results.get(id_)  # finished results can be read without the broker
             if stored is None:
                 raise
@@ -237,7 +242,7 @@ class Service:
         return job, self.results.get(id_) if looks else None
 
     def is_settled(self, id_: str) -> bool:
-        """Return whether no job of that id is unfinished or failed, so that its result alone describes it. Raises BrokerUnavailable."""
+        """Return whether no job of that id is unfinished or failed, so that its result alone describes it. Raises DatabaseUnavailable."""
         job = self.database.get(id_)
         return job is None or job.status == "done"
 
@@ -245,7 +250,7 @@ class Service:
         """Return how many jobs are ahead of this one; None if it is not queued, or the broker cannot be reached."""
         try:
             return self.database.position(job)
-        except BrokerUnavailable:
+        except DatabaseUnavailable:
             return None
 
     def get_result(self, id_: str, kind: JobKind = "analysis") -> Stored:
@@ -273,7 +278,7 @@ class Service:
             raise
 
     def recompute(self, id_: str) -> None:
-        """Quarantine a corrupt result and compute it again. Raises Unknown if its request is not known, BrokerUnavailable if nothing can be queued."""
+        """Quarantine a corrupt result and compute it again. Raises Unknown if its request is not known, DatabaseUnavailable if nothing can be queued."""
         with self._repairing:  # only one of many concurrent readers queues it
             self.database.enqueue([])  # raises if nothing can be queued; quarantining it first would lose it
             if not self.results.quarantine(id_):

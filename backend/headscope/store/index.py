@@ -5,14 +5,14 @@ An index may differ from its backend after a process was killed between the two;
 
 from __future__ import annotations
 
-import json
-import sqlite3
 import time
 import uuid
 from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
+
+import sqlalchemy as sa
 
 from ..database import Database
 from ..errors import HeadscopeError
@@ -57,73 +57,89 @@ class Index(Protocol):
         """Note that every entry of the backend is indexed."""
 
 
-def create(database: Database) -> None:
+entries = sa.Table(
+    "results",
+    sa.MetaData(),
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("bytes", sa.Integer, nullable=False),
+    sa.Column("used", sa.Double, nullable=False),
+    sa.Index("results_used", "used"),
+)
+
+
+def create(path: Path) -> None:
     """Create the table of a SqliteIndex. A table with other columns is replaced; tidying fills it from the backend."""
-    connection = database.connection
-    columns = [row[1] for row in connection.execute("PRAGMA table_info(results)")]
-    if columns and columns != ["id", "bytes", "used"]:
-        connection.execute("DROP TABLE results")
-    connection.executescript(
-        "CREATE TABLE IF NOT EXISTS results (id TEXT PRIMARY KEY, bytes INTEGER NOT NULL, used REAL NOT NULL);"
-        "CREATE INDEX IF NOT EXISTS results_used ON results (used);"
-    )
+    database = Database(path)
+    try:
+        with database.change() as connection:
+            inspector = sa.inspect(connection)
+            if inspector.has_table(entries.name):
+                if {column["name"] for column in inspector.get_columns(entries.name)} == set(entries.columns.keys()):
+                    return
+                entries.drop(connection)
+            entries.create(connection)
+    finally:
+        database.close()
 
 
 class SqliteIndex:
     """An index in a SQLite file, for the processes of one machine."""
 
     def __init__(self, path: Path) -> None:
+        create(path)
         self._database, self._tidied = Database(path), False
-        create(self._database)
-
-    @property
-    def _connection(self) -> sqlite3.Connection:
-        return self._database.connection
 
     def has(self, id_: str) -> bool | None:
-        row = self._connection.execute("SELECT 1 FROM results WHERE id = ?", (id_,)).fetchone()
-        return True if row else None  # asking the local backend costs nothing
+        with self._database.read() as connection:
+            found = connection.execute(sa.select(entries.c.id).where(entries.c.id == id_)).first()
+        return True if found else None  # asking the local backend costs nothing
 
     def touch(self, ids: Collection[str]) -> None:
-        now, named = time.time(), json.dumps(list(ids))
-        rows = self._connection.execute(
-            "SELECT id FROM results WHERE id IN (SELECT value FROM json_each(?)) AND used < ?",
-            (named, now - SAME_USE_SECONDS),
-        )
-        if due := [(now, id_) for (id_,) in rows.fetchall()]:
+        now = time.time()
+        old = entries.c.id.in_(ids) & (entries.c.used < now - SAME_USE_SECONDS)
+        with self._database.read() as connection:
+            due = connection.execute(sa.select(entries.c.id).where(old).limit(1)).first()
+        if due:
             # A full disk must not prevent reads.
             with suppress(HeadscopeError), self._database.change() as connection:
-                connection.executemany("UPDATE results SET used = ? WHERE id = ?", due)
+                connection.execute(entries.update().where(old).values(used=now))
 
     def add(self, id_: str, size: int, quota: int, used: float | None = None) -> list[str]:
+        statement = self._database.insert(entries).values(
+            id=id_, bytes=size, used=time.time() if used is None else used
+        )
+        later = sa.func.max(entries.c.used, statement.excluded.used)
         with self._database.change() as connection:
             connection.execute(
-                "INSERT INTO results VALUES (?, ?, ?) "
-                "ON CONFLICT (id) DO UPDATE SET bytes = excluded.bytes, used = MAX(used, excluded.used)",
-                (id_, size, time.time() if used is None else used),
+                statement.on_conflict_do_update(
+                    index_elements=["id"], set_={"bytes": statement.excluded.bytes, "used": later}
+                )
             )
-            total, victims = self.usage()[1], []
-            others = connection.execute("SELECT id, bytes FROM results WHERE id != ? ORDER BY used", (id_,))
-            for victim, bytes_ in others.fetchall() if total > quota else ():
+            total, victims = _usage(connection)[1], []
+            others = sa.select(entries.c.id, entries.c.bytes).where(entries.c.id != id_).order_by(entries.c.used)
+            for victim, bytes_ in connection.execute(others).all() if total > quota else ():
                 if total <= quota:
                     break
                 victims.append(victim)
                 total -= bytes_
-            connection.executemany("DELETE FROM results WHERE id = ?", [(victim,) for victim in victims])
+            if victims:
+                connection.execute(entries.delete().where(entries.c.id.in_(victims)))
         return victims
 
     def pending(self) -> list[str]:
         return []
 
     def remove(self, id_: str) -> bool:
-        return self._connection.execute("DELETE FROM results WHERE id = ?", (id_,)).rowcount > 0
+        with self._database.change() as connection:
+            return connection.execute(entries.delete().where(entries.c.id == id_)).rowcount > 0
 
     def usage(self) -> tuple[int, int]:
-        count, size = self._connection.execute("SELECT COUNT(*), COALESCE(SUM(bytes), 0) FROM results").fetchone()
-        return int(count), int(size)
+        with self._database.read() as connection:
+            return _usage(connection)
 
     def ids(self) -> set[str]:
-        return {row[0] for row in self._connection.execute("SELECT id FROM results")}
+        with self._database.read() as connection:
+            return set(connection.execute(sa.select(entries.c.id)).scalars())
 
     def acquire_turn(self) -> bool:
         tidied, self._tidied = self._tidied, True
@@ -131,6 +147,13 @@ class SqliteIndex:
 
     def mark_complete(self) -> None:
         """Do nothing: this index is always available."""
+
+
+def _usage(connection: sa.Connection) -> tuple[int, int]:
+    count, size = connection.execute(
+        sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(entries.c.bytes), 0))
+    ).one()
+    return int(count), int(size)
 
 
 # The keys: entries by time of last use, their bytes, and the sum of those. Each script is atomic; the clock is that of Redis.

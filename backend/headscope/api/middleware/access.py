@@ -66,7 +66,7 @@ class Visitor:
         return self.everything or self.shared == id_
 
     async def may_read(self, database: JobDatabase, id_: str) -> bool:
-        """Return whether they may read an analysis or study. Raises BrokerUnavailable."""
+        """Return whether they may read an analysis or study. Raises DatabaseUnavailable."""
         return self.opens(id_) or (self.name is not None and await asyncio.to_thread(database.may_read, id_, self.name))
 
 
@@ -133,7 +133,7 @@ class AccessMiddleware:
             return True
 
     async def _identify(self, scope: Scope) -> Visitor | None:
-        """Return the visitor; None on public paths. Raises Unauthorized, AccountsUnreadable or BrokerUnavailable."""
+        """Return the visitor; None on public paths. Raises Unauthorized, AccountsUnreadable or DatabaseUnavailable."""
         if PUBLIC.fullmatch(scope["path"]) or (scope["method"], scope["path"]) == SIGN_IN:
             return None
         if not self._accounts.require_token():

@@ -1,0 +1,90 @@
+"""Connections and transactions, and the errors of both kinds of database as ours."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql as pg
+from sqlalchemy.dialects import sqlite as lite
+
+from ..core.lazy import LazyModule
+from . import sqlite
+
+if TYPE_CHECKING:
+    from . import postgresql
+else:  # an embedded server does not need psycopg
+    postgresql = LazyModule(f"{__package__}.postgresql")
+
+# A request that waits for an unreachable database fails within two seconds.
+REQUEST_SECONDS = 1.5
+# A worker keeps no request waiting.
+WORKER_SECONDS = 5.0
+
+
+class Database:
+    """A database: the path of a SQLite file, or the URL of a PostgreSQL that may stay silent for `seconds`. Safe for threads, and for processes forked later.
+
+    Every use may raise DatabaseUnavailable (PostgreSQL), or StoreUnavailable or DatabaseDamaged (SQLite), and StorageFull.
+    """
+
+    def __init__(self, where: str | Path, *, seconds: float = REQUEST_SECONDS) -> None:
+        self.embedded = isinstance(where, Path)
+        self._problem: Callable[[sa.exc.DBAPIError], Exception | None]
+        if isinstance(where, Path):
+            self._engine, self._problem = sqlite.engine(where), sqlite.problem
+            self._reader = self._engine
+        else:
+            self._engine, self._problem = postgresql.engine(where, seconds), postgresql.problem
+            self._reader = self._engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._engines = {kind: self._engine.execution_options(change=kind) for kind in ("report", "change", "promise")}
+
+    @contextmanager
+    def read(self) -> Iterator[sa.Connection]:
+        """Provide a connection on which every statement is a transaction of its own."""
+        with self._translated(), self._reader.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def change(self, kind: Literal["report", "change", "promise"] = "change") -> Iterator[sa.Connection]:
+        """Run a write transaction, in SQLite an exclusive one.
+
+        A `change` survives the crash of any process, PostgreSQL's too, and a `promise` a power cut as well. A `report` may be lost: another one follows.
+        """
+        with self._translated(), self._engines[kind].begin() as connection:
+            yield connection
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except sa.exc.DBAPIError as error:
+            problem = self._problem(error)
+            if problem is None:
+                raise
+            raise problem from error
+        except sa.exc.TimeoutError as error:  # all connections are in use
+            raise postgresql.unavailable() from error
+
+    def insert(self, table: sa.Table) -> Any:
+        """Return an insert statement with the upserts of the dialect, which are written alike."""
+        return lite.insert(table) if self.embedded else pg.insert(table)
+
+    def now(self, connection: sa.Connection) -> float:
+        """Return the time in s since 1970 on the clock of the database, the only one that times are compared with."""
+        if self.embedded:
+            return time.time()
+        return float(connection.execute(sa.select(sa.extract("epoch", sa.func.clock_timestamp()))).scalar_one())
+
+    def take_turn(self, connection: sa.Connection, name: str) -> None:
+        """Wait until no other transaction has the lock of that name. A write transaction of SQLite has every lock."""
+        if not self.embedded:
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtext(name))))
+
+    def close(self) -> None:
+        """Close all connections that are not in use."""
+        self._engine.dispose()

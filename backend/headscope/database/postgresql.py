@@ -1,0 +1,128 @@
+"""PostgreSQL through psycopg: a pool of connections that do not wait for a silent server."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from typing import Any, TypeVar, cast
+
+import psycopg
+import sqlalchemy as sa
+from psycopg.waiting import Ready, Wait
+
+from ..errors import DatabaseUnavailable, HeadscopeError, StorageFull
+
+T = TypeVar("T")
+# Connections of one process: so many stay open, and so many more may be opened.
+POOL, OVERFLOW = 5, 15
+# After a timeout, connecting fails at once for this long (s): otherwise every request would wait for its own timeout.
+PAUSE_SECONDS = 0.5
+# For the server: it ends a transaction whose client stands still, and so releases its locks.
+OPTIONS = "-c idle_in_transaction_session_timeout=10s"
+# For the network: a machine that is gone is noticed, in s (the last one in ms).
+KEEPALIVE: dict[str, Any] = {
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+}
+DISK_FULL = "53100"
+# Errors that another attempt may not meet: connection, resources, operator intervention, read-only, idle, rolled back, tables not created yet, password.
+AWAY = ("08", "53", "57", "25006", "25P03", "40", "42P01", "28", "3D")
+
+
+def engine(url: str, seconds: float) -> sa.Engine:
+    """Return an engine whose statements fail once the server has been silent for `seconds`."""
+    server = _Address(url.replace("postgresql+psycopg://", "postgresql://", 1), seconds)
+    made = sa.create_engine(
+        "postgresql+psycopg://",
+        creator=server.connect,
+        pool_size=POOL,
+        max_overflow=OVERFLOW,
+        pool_timeout=seconds,
+        pool_pre_ping=True,
+    )
+    sa.event.listen(made, "begin", _begin)
+    return made
+
+
+def _begin(connection: sa.Connection) -> None:
+    if connection.get_execution_options().get("change") == "report":
+        connection.exec_driver_sql("SET LOCAL synchronous_commit TO OFF")
+
+
+class _Address:
+    """Where connections are opened, and whether the server has just been silent."""
+
+    def __init__(self, url: str, seconds: float) -> None:
+        self._url, self.seconds, self.paused_until = url, seconds, 0.0
+
+    def connect(self) -> psycopg.Connection[Any]:
+        """Open a connection. Raises psycopg.OperationalError."""
+        if time.monotonic() < self.paused_until:
+            raise psycopg.OperationalError("the server was silent a moment ago")
+        try:
+            connection = _ImpatientConnection.connect(
+                self._url, connect_timeout=max(2, round(self.seconds)), options=OPTIONS, **KEEPALIVE
+            )
+        except psycopg.errors.ConnectionTimeout:
+            self.pause()
+            raise
+        connection.server = self
+        return connection
+
+    def pause(self) -> None:
+        """Note that the server is silent."""
+        self.paused_until = time.monotonic() + PAUSE_SECONDS
+
+
+class _ImpatientConnection(psycopg.Connection[Any]):
+    """A connection that gives up a statement when the server sends nothing for long; libpq would wait for ever."""
+
+    server: _Address | None = None
+
+    def wait(self, gen: Generator[Wait, Ready | int, T], *arguments: Any, **options: Any) -> T:
+        if self.server is None:
+            return super().wait(gen, *arguments, **options)
+        try:
+            return super().wait(_limited(gen, self.server.seconds), *arguments, **options)
+        except _Silent:
+            self.server.pause()
+            self.pgconn.finish()
+            raise psycopg.OperationalError("the server is silent") from None
+
+
+class _Silent(Exception):
+    """The server has sent nothing for too long."""
+
+
+def _limited(gen: Generator[Wait, Ready | int, T], seconds: float) -> Generator[Wait, Ready | int, T]:
+    """Run a generator of psycopg, which is resumed with Ready.NONE while nothing arrives. Raises _Silent after `seconds` of that."""
+    since = time.monotonic()
+    try:
+        wanted = next(gen)
+        while True:
+            ready = yield wanted
+            if ready:
+                since = time.monotonic()
+            elif time.monotonic() - since > seconds:
+                raise _Silent
+            wanted = gen.send(ready)
+    except StopIteration as end:
+        return cast("T", end.value)
+
+
+def problem(error: sa.exc.DBAPIError) -> HeadscopeError | None:
+    """Return our error for an error of PostgreSQL; None for an error in a statement."""
+    state: str | None = getattr(error.orig, "sqlstate", None)
+    if state == DISK_FULL:
+        return StorageFull("The disk of the database is full. Free some space there, then send the request again.")
+    lost = state is None and isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError)
+    if lost or (state or "").startswith(AWAY):
+        return unavailable()
+    return None
+
+
+def unavailable() -> DatabaseUnavailable:
+    """Return the error of a database that cannot be reached, or accepts no changes now."""
+    return DatabaseUnavailable("The server cannot reach its database. Try again in a few seconds.")

@@ -1,0 +1,93 @@
+"""The tables. Times are seconds since 1970 on the clock of the database.
+
+jobs       A job, and the state of its latest run. `task` is the id of the Celery message that carries it, `sent` when it was given to the broker, and `queue` where.
+           Both are empty in an embedded deployment.
+runs       Claims of jobs that their workers have not released. Runs are numbered over all jobs, and no number is used twice.
+owners     Owners of jobs, and the number of the turn in which each was served last.
+workers    Worker processes.
+grants     Which owner may read which result.
+shares     Keys that open one result to anyone.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Column, Double, Index, Integer, MetaData, Table, Text, UniqueConstraint, text
+
+metadata = MetaData()
+SENT = "status = 'queued' AND sent IS NOT NULL"
+
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("kind", Text, nullable=False),
+    Column("batch", Text),
+    Column("task", Text, nullable=False),
+    Column("payload", Text, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("recipe", Text, nullable=False),
+    Column("tokens", Integer),
+    Column("owner", Text, nullable=False),
+    Column("request_id", Text, nullable=False),
+    Column("priority", Integer, nullable=False),
+    Column("status", Text, nullable=False, default="queued"),
+    Column("fraction", Double, nullable=False, default=0.0),
+    Column("stage", Text, nullable=False, default="queued"),
+    Column("detail", Text, nullable=False, default=""),
+    Column("attempts", Integer, nullable=False, default=0),
+    Column("run", BigInteger, nullable=False, default=0),
+    Column("worker", Text, nullable=False, default=""),
+    Column("error", Text),
+    Column("created", Double, nullable=False),
+    Column("started", Double),
+    Column("finished", Double),
+    Column("sent", Double),
+    Column("queue", Text, nullable=False, default=""),
+    Column("version", BigInteger, nullable=False),
+    Index("jobs_queue", "status", "owner", "priority", "created", "id"),
+    Index("jobs_task", "task"),
+    Index("jobs_kind", "kind", "created"),
+    Index("jobs_batch", "batch"),
+    Index("jobs_sent", "owner", "task", sqlite_where=text(SENT), postgresql_where=text(SENT)),
+)
+runs = Table(
+    "runs",
+    metadata,
+    # SQLite counts only columns of the type INTEGER.
+    Column("run", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("id", Text, nullable=False),
+    Column("worker", Text, nullable=False),
+    Column("seen", Double, nullable=False),
+    Column("cancelled", Double),
+    Index("runs_worker", "worker"),
+    sqlite_autoincrement=True,
+)
+owners = Table(
+    "owners",
+    metadata,
+    Column("owner", Text, primary_key=True),
+    Column("served", BigInteger, nullable=False, default=0),
+)
+workers = Table(
+    "workers",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("state", Text, nullable=False),
+    Column("seen", Double, nullable=False),
+)
+grants = Table(
+    "grants",
+    metadata,
+    Column("owner", Text, primary_key=True),
+    Column("id", Text, primary_key=True),
+    Column("requested", Double, nullable=False),
+    Index("grants_id", "id"),
+)
+shares = Table(
+    "shares",
+    metadata,
+    Column("share_key", Text, primary_key=True),
+    Column("id", Text, nullable=False),
+    Column("owner", Text, nullable=False),
+    UniqueConstraint("id", "owner", name="shares_id_owner"),
+)

@@ -1,0 +1,309 @@
+"""The durable queue of jobs.
+
+Owners take turns: whoever was served least recently is next, with its first job. So the single request of one user waits for one task of every other user
+at most, however many they have queued. Within an owner's queue single requests come before batches, then the order of arrival decides.
+
+Every change is atomic, and any number of threads and processes may use the same database. A worker changes a job only with the number of its run: once the
+job was cancelled, or given to another worker, the number is another one. Transactions lock a study before its chunks, and rows of one table in order.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable
+from dataclasses import asdict
+from typing import Any
+
+import sqlalchemy as sa
+
+from ..database.tables import grants, jobs, owners, runs, workers
+from ..errors import WorkerLost
+from . import metrics
+from .grants import owners_of, withdraw
+from .job import (
+    ACTIVE,
+    LARGEST_GROUP,
+    NO_LIMITS,
+    TERMINAL,
+    Job,
+    Limits,
+    Problem,
+    Status,
+    Work,
+    Worker,
+    queue_full,
+    timed_out,
+)
+from .queries import ORDER, QUEUED, RUNNING, JobQueries, find
+
+# A job that has lost this many workers fails.
+ATTEMPTS = 3
+# Ended jobs are kept for this long (s), and at most this many; the same number of grants is kept per owner.
+KEEP_SECONDS = 7 * 24 * 3600.0
+KEEP_JOBS = 10_000
+# Most jobs that one call of `trim` removes, so that it stays short.
+TRIM_JOBS = 1_000
+# Two jobs that are accepted at once differ by this much in time (s), and by 1 in version.
+STEP_SECONDS = 1e-6
+
+
+class JobDatabase(JobQueries):
+    """The queue, its workers, and the grants of its owners. When a study ends, its chunks are cancelled and removed; their changes are its changes, too."""
+
+    def enqueue(
+        self, work: Iterable[Work], *, batch: str | None = None, priority: int = 0, limits: Limits = NO_LIMITS
+    ) -> None:
+        """Accept work durably, all of it or none, and grant it to its owners. Alike inputs of one owner become one task.
+
+        Queued and running jobs are left unchanged; ended ones are restarted. Raises QueueFull if more jobs would be queued than `limits` allow.
+        """
+        asked = list(work)
+        with self._database.change("promise") as connection:
+            active = jobs.c.id.in_({one.id for one in asked}) & jobs.c.status.in_(ACTIVE)
+            known = set(connection.execute(sa.select(jobs.c.id).where(active)).scalars())
+            fresh = list({one.id: one for one in reversed(asked) if one.id not in known}.values())[::-1]
+            if fresh:
+                self._insert(connection, fresh, batch, priority)
+                self._check(connection, limits, {one.owner for one in fresh})
+            pairs = {(one.owner, one.id) for one in asked if one.kind != "chunk"}
+            if pairs:
+                self._grant(connection, pairs)
+
+    def _insert(self, connection: sa.Connection, fresh: list[Work], batch: str | None, priority: int) -> None:
+        now, rows, groups = self._database.now(connection), [], dict[Any, list[str]]()
+        for place, one in enumerate(fresh):
+            created = now + place * STEP_SECONDS
+            version = int(created / STEP_SECONDS)
+            group = groups.setdefault((one.owner, one.recipe, one.tokens) if one.recipe and one.tokens else one.id, [])
+            group.append(group[-1] if len(group) % LARGEST_GROUP else f"{one.id}.{version}")
+            rows.append(
+                {
+                    **asdict(one),
+                    "task": group[-1],
+                    "batch": batch,
+                    "priority": priority,
+                    "created": created,
+                    "version": version,
+                }
+            )
+        connection.execute(jobs.delete().where(jobs.c.id.in_([one.id for one in fresh]), jobs.c.status.in_(TERMINAL)))
+        connection.execute(
+            self._database.insert(jobs).on_conflict_do_nothing(), sorted(rows, key=lambda row: row["id"])
+        )
+        for owner in sorted({one.owner for one in fresh}):
+            self._join(connection, owner)
+
+    def _join(self, connection: sa.Connection, owner: str) -> None:
+        connection.execute(self._database.insert(owners).values(owner=owner).on_conflict_do_nothing())
+
+    def _check(self, connection: sa.Connection, limits: Limits, names: Collection[str]) -> None:
+        count = sa.select(sa.func.count()).select_from(jobs).where(QUEUED)
+        if limits.total is not None and connection.execute(count).scalar_one() > limits.total:
+            raise queue_full(limits.total)
+        most = limits.per_owner
+        for name in names if most is not None else ():
+            if most is not None and connection.execute(count.where(jobs.c.owner == name)).scalar_one() > most:
+                raise queue_full(most, own=True)
+
+    def claim(self, worker: Worker, *, downloads: bool | None = None) -> list[Job]:
+        """Claim the next queued job, and others of its task as far as the worker takes several at once; return an empty list if none is queued.
+
+        They are running from now on, with one more attempt and a new `run` each. `downloads`: only these, or only others (None: both).
+        """
+        kind = {None: sa.true(), True: jobs.c.kind == "download", False: jobs.c.kind != "download"}[downloads]
+        with self._database.read() as connection:
+            if connection.execute(sa.select(jobs.c.id).where(QUEUED, kind).limit(1)).first() is None:
+                return []
+        waits = sa.exists().where(jobs.c.owner == owners.c.owner, QUEUED, kind)
+        next_owner = sa.select(owners.c.owner).where(waits).order_by(owners.c.served, owners.c.owner).limit(1)
+        head = sa.select(jobs.c.task, jobs.c.tokens, jobs.c.owner, jobs.c.kind, jobs.c.batch)
+        head = head.where(QUEUED, kind, jobs.c.owner == next_owner.scalar_subquery()).order_by(*ORDER).limit(1)
+        with self._database.change() as connection:
+            self._database.take_turn(connection, "headscope queue")
+            first = connection.execute(head).first()
+            if first is None:
+                return []
+            turn = sa.select(sa.func.max(owners.c.served) + 1).scalar_subquery()
+            connection.execute(owners.update().where(owners.c.owner == first.owner).values(served=turn))
+            self._record_worker(connection, worker)
+            return self._take(connection, worker, first)
+
+    def _take(self, connection: sa.Connection, worker: Worker, first: Any) -> list[Job]:
+        most = max(worker.most_tokens // first.tokens, 1) if first.tokens else 1
+        group = sa.select(jobs.c.id).where(jobs.c.task == first.task, QUEUED).order_by(*ORDER).limit(most)
+        now = self._database.now(connection)
+        if first.kind == "chunk":
+            connection.execute(_change(now, jobs.c.id == first.batch))
+        taken = []
+        for id_ in connection.execute(group).scalars().all():
+            entered = runs.insert().values(id=id_, worker=worker.name, seen=now).returning(runs.c.run)
+            run = connection.execute(entered).scalar_one()
+            begun = {"status": "running", "stage": "loading", "started": now, "worker": worker.name, "run": run}
+            begin = _change(now, jobs.c.id == id_, QUEUED, attempts=jobs.c.attempts + 1, **begun)
+            if connection.execute(begin).rowcount:
+                taken.append(run)
+            else:  # cancelled in between
+                connection.execute(runs.delete().where(runs.c.run == run))
+        return find(connection, jobs.c.run.in_(taken)) if taken else []
+
+    def heartbeat(self, worker: Worker, held: Collection[int]) -> None:
+        """Record that the worker and these of its runs are alive. Any other run of this worker expires: the response to its claim was lost."""
+        with self._database.change("report") as connection:
+            self._record_worker(connection, worker)
+            mine = runs.update().where(runs.c.worker == worker.name, runs.c.run.in_(held))
+            connection.execute(mine.values(seen=self._database.now(connection)))
+
+    def _record_worker(self, connection: sa.Connection, worker: Worker) -> None:
+        state = {"state": worker.to_json(), "seen": self._database.now(connection)}
+        statement = self._database.insert(workers).values(name=worker.name, **state)
+        connection.execute(statement.on_conflict_do_update(index_elements=["name"], set_=state))
+
+    def deregister(self, name: str) -> None:
+        """Remove a worker whose process has ended, and its cancelled runs. Its running jobs are left to be settled."""
+        with self._database.change() as connection:
+            connection.execute(workers.delete().where(workers.c.name == name))
+            connection.execute(runs.delete().where(runs.c.worker == name, runs.c.cancelled.is_not(None)))
+
+    def progress(self, id_: str, run: int, fraction: float, stage: str, detail: str) -> bool:
+        """Set the progress of a run (fraction in 0..1); return False if it has been cancelled or reassigned and should stop."""
+        with self._database.change("report") as connection:
+            return _change_run(connection, None, id_, run, fraction=fraction, stage=stage, detail=detail) is not None
+
+    def finish(self, id_: str, run: int, status: Status, error: Problem | None = None) -> bool:
+        """End a run; return False if it had already ended. The worker releases the job in either case."""
+        ended: dict[str, Any] = {"status": status, "stage": status}
+        ended |= {"error": json.dumps(error)} if error else {}
+        ended |= {"fraction": 1.0} if status == "done" else {}
+        with self._database.change() as connection:
+            now = self._database.now(connection)
+            kind = _change_run(connection, now, id_, run, finished=now, **ended)
+            connection.execute(runs.delete().where(runs.c.run == run))
+            if kind == "study":
+                self._remove_chunks(connection, id_)
+            return kind is not None
+
+    def requeue(self, id_: str, run: int, detail: str, *, counted: bool = True) -> bool:
+        """Queue a running job again at its place, as a task of its own; return False if the run had ended. `counted`: whether the attempt counts."""
+        again = {"status": "queued", "stage": "queued", "fraction": 0.0, "detail": detail, "sent": None}
+        with self._database.change() as connection:
+            attempts = jobs.c.attempts if counted else jobs.c.attempts - 1
+            now = self._database.now(connection)
+            kind = _change_run(connection, now, id_, run, task=f"{id_}.{run}", attempts=attempts, **again)
+            connection.execute(runs.delete().where(runs.c.run == run))
+            return kind is not None
+
+    def cancel(self, id_: str, owner: str | None = None) -> bool:
+        """Withdraw an owner's grant of a queued or running job; the job is cancelled with the last one. None cancels it for all owners.
+
+        Return False if the job had ended or the owner had no grant. The last owner keeps its grant, and so can see that the job is cancelled.
+        """
+        with self._database.change("promise") as connection:
+            row = _locked(connection, id_)
+            granted = owners_of(connection, id_)
+            if row is None or row.status not in ACTIVE or (owner is not None and owner not in granted):
+                return False
+            others = [other for other in granted if other != owner]
+            if owner is not None and others:
+                withdraw(connection, {(owner, id_)})
+                self._transfer(connection, id_, owner, others[0])
+                return True
+            now = self._database.now(connection)
+            connection.execute(runs.update().where(runs.c.run == row.run).values(cancelled=now))
+            connection.execute(_change(now, jobs.c.id == id_, status="cancelled", stage="cancelled", finished=now))
+            self._remove_chunks(connection, id_)
+            return True
+
+    def forget(self, id_: str, owner: str | None = None) -> bool:
+        """Withdraw an owner's grant of an ended job; the job is removed with the last one. None removes it for all owners.
+
+        Return True if nothing is left, so that its result may be deleted. Return False if others have a grant, the job has not ended, or nothing existed.
+        """
+        with self._database.change("promise") as connection:
+            row = _locked(connection, id_)
+            if row is not None and row.status in ACTIVE:
+                return False
+            granted = owners_of(connection, id_)
+            gone = withdraw(connection, {(name, id_) for name in granted if owner in (None, name)})
+            others = [other for other in granted if owner not in (None, other)]
+            if owner is not None and (not gone or others):
+                if gone:
+                    self._transfer(connection, id_, owner, others[0])
+                return False
+            gone += connection.execute(jobs.delete().where(jobs.c.id == id_)).rowcount
+            return gone > 0
+
+    def _transfer(self, connection: sa.Connection, id_: str, owner: str, heir: str) -> None:
+        """Transfer a job whose owner withdrew to another owner with a grant, at the other owner's turn."""
+        self._join(connection, heir)
+        connection.execute(jobs.update().where(jobs.c.id == id_, jobs.c.owner == owner).values(owner=heir))
+
+    def _remove_chunks(self, connection: sa.Connection, id_: str) -> None:
+        """Cancel and remove the chunks of a study that has ended."""
+        chunks = (jobs.c.batch == id_, jobs.c.kind == "chunk")
+        held = runs.c.run.in_(sa.select(jobs.c.run).where(*chunks))
+        connection.execute(runs.update().where(held).values(cancelled=self._database.now(connection)))
+        connection.execute(jobs.delete().where(*chunks))
+
+    def settle(self, lost: Iterable[Job], seconds: float) -> None:
+        """Requeue jobs whose worker was lost. They fail after ATTEMPTS workers, or once they have run for `seconds`."""
+        names = {job.worker for job in lost if self._settle(job, seconds)}
+        if names:
+            metrics.count("worker_losses", len(names))
+
+    def _settle(self, job: Job, seconds: float) -> bool:
+        if job.started is not None and self.now() - job.started > seconds:
+            return self.finish(job.id, job.run, "failed", timed_out(seconds).problem())
+        if job.attempts >= ATTEMPTS:
+            error = WorkerLost(
+                f"The worker died {job.attempts} times on this analysis, perhaps for lack of memory. Ask for fewer tokens or layers."
+            )
+            return self.finish(job.id, job.run, "failed", error.problem())
+        return self.requeue(job.id, job.run, "The worker stopped and was restarted; trying again.")
+
+    def trim(self, older_than: float = KEEP_SECONDS, most: int = KEEP_JOBS) -> int:
+        """Remove jobs that ended more than `older_than` s ago or before the `most` last ones, and grants beyond the `most` newest of each owner.
+
+        Return the number of removed jobs, at most TRIM_JOBS. Results are kept; sending a request again grants its result again.
+        """
+        place = sa.func.row_number().over(order_by=jobs.c.finished.desc()).label("place")
+        ended = sa.select(jobs.c.id, jobs.c.finished, place).where(jobs.c.status.in_(TERMINAL)).subquery()
+        place = (
+            sa.func.row_number().over(partition_by=grants.c.owner, order_by=grants.c.requested.desc()).label("place")
+        )
+        granted = sa.select(grants.c.owner, grants.c.id, place).subquery()
+        with self._database.change() as connection:
+            before = self._database.now(connection) - older_than
+            old = sa.select(ended.c.id).where((ended.c.finished < before) | (ended.c.place > most))
+            removed = connection.execute(
+                jobs.delete().where(jobs.c.id.in_(old.order_by(ended.c.finished).limit(TRIM_JOBS)))
+            )
+            surplus = sa.select(granted.c.owner, granted.c.id).where(granted.c.place > most).limit(TRIM_JOBS)
+            withdraw(connection, [(owner, id_) for owner, id_ in connection.execute(surplus)])
+            connection.execute(runs.delete().where(runs.c.cancelled < before))
+            connection.execute(workers.delete().where(workers.c.seen < before))
+            return removed.rowcount
+
+
+def _change(now: float | None, *conditions: sa.ColumnElement[bool], **values: Any) -> sa.Update:
+    """Return the statement that changes jobs. The crash of a database may undo reports, which come without a time: the next change has a version beyond them."""
+    version: sa.ColumnElement[int] = jobs.c.version + 1
+    if now is not None:
+        version = sa.case((version > (stamp := int(now / STEP_SECONDS)), version), else_=stamp)
+    return jobs.update().where(*conditions).values(version=version, **values)
+
+
+def _change_run(connection: sa.Connection, now: float | None, id_: str, run: int, **values: Any) -> str | None:
+    """Change a job if that run is its current one, and return its kind, else None."""
+    chunk = jobs.alias()
+    study = sa.select(chunk.c.batch).where(
+        chunk.c.id == id_, chunk.c.run == run, chunk.c.status == "running", chunk.c.kind == "chunk"
+    )
+    connection.execute(_change(now, jobs.c.id == study.scalar_subquery()))
+    changed = _change(now, jobs.c.id == id_, jobs.c.run == run, RUNNING, **values)
+    kind: str | None = connection.execute(changed.returning(jobs.c.kind)).scalar()
+    return kind
+
+
+def _locked(connection: sa.Connection, id_: str) -> Any:
+    """Return status and run of a job, which no other transaction changes any more."""
+    return connection.execute(sa.select(jobs.c.status, jobs.c.run).where(jobs.c.id == id_).with_for_update()).first()

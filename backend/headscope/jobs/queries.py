@@ -1,0 +1,158 @@
+"""What can be read of jobs and workers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from dataclasses import fields
+from typing import Any
+
+import sqlalchemy as sa
+
+from ..database.tables import grants, jobs, owners, runs, workers
+from .grants import Grants
+from .job import ChunkState, Job, JobKind, Run, Worker, WorkerState
+
+# A worker without a heartbeat for this long (s) is no longer listed.
+GONE_SECONDS = 60.0
+# The order of an owner's queue: single requests before batches, then order of arrival.
+ORDER = (jobs.c.priority, jobs.c.created, jobs.c.id)
+COLUMNS = [jobs.c[field.name] for field in fields(Job)]
+QUEUED = jobs.c.status == "queued"
+RUNNING = jobs.c.status == "running"
+
+
+class JobQueries(Grants):
+    """Queries of the jobs and workers of a database."""
+
+    def get(self, id_: str) -> Job | None:
+        """Return a job, None if there is none."""
+        return self.get_many((id_,)).get(id_)
+
+    def get_many(self, ids: Collection[str]) -> dict[str, Job]:
+        """Return those of these jobs that exist, by id."""
+        return {job.id: job for job in self._find(jobs.c.id.in_(ids))}
+
+    def running(self, ids: Collection[str]) -> dict[str, int]:
+        """Return the current runs of those of these jobs that are running."""
+        return self._pairs(sa.select(jobs.c.id, jobs.c.run).where(jobs.c.id.in_(ids), RUNNING))
+
+    def versions(self, ids: Collection[str]) -> dict[str, int]:
+        """Return the versions of those of these jobs that exist."""
+        return self._pairs(sa.select(jobs.c.id, jobs.c.version).where(jobs.c.id.in_(ids)))
+
+    def expired(self, seconds: float | None = None, name: str | None = None) -> list[Job]:
+        """Return the running jobs without a heartbeat for `seconds` (None: all running jobs), of one worker or of all."""
+        lost = sa.select(runs.c.run).where(runs.c.cancelled.is_(None))
+        if name is not None:
+            lost = lost.where(runs.c.worker == name)
+        if seconds is not None:
+            lost = lost.where(runs.c.seen < self.now() - seconds)
+        return self._find(RUNNING, jobs.c.run.in_(lost))
+
+    def unreleased(self, seconds: float) -> list[Run]:
+        """Return the runs cancelled more than `seconds` ago that their worker, which is listed, has not released by `finish`."""
+        now = self.now()
+        found = sa.select(runs.c.id, runs.c.run, runs.c.worker).join(workers, runs.c.worker == workers.c.name)
+        found = found.where(runs.c.cancelled < now - seconds, workers.c.seen > now - GONE_SECONDS)
+        return [Run(*row) for row in self._rows(found)]
+
+    def waiting(self, owner: str | None = None) -> int:
+        """Return the number of queued jobs, of one owner or of all."""
+        mine = [] if owner is None else [jobs.c.owner == owner]
+        return int(self._value(sa.select(sa.func.count()).select_from(jobs).where(QUEUED, *mine)))
+
+    def oldest(self) -> float | None:
+        """Return when the oldest queued job was accepted; None if none is queued."""
+        found: float | None = self._value(sa.select(sa.func.min(jobs.c.created)).where(QUEUED))
+        return found
+
+    def position(self, job: Job) -> int | None:
+        """Return how many jobs will be taken before this queued one; None if it is not queued.
+
+        Owners take turns. Before the job at rank r of an owner, each other owner has r turns, and one more if it was served less recently.
+        """
+        earlier = sa.tuple_(*ORDER) < sa.tuple_(job.priority, job.created, job.id)
+        queues = (
+            sa.select(
+                jobs.c.owner,
+                owners.c.served,
+                sa.func.count(),
+                sa.func.count().filter(jobs.c.id == job.id),
+                sa.func.count().filter(earlier),
+            )
+            .join(owners, jobs.c.owner == owners.c.owner)
+            .where(QUEUED)
+            .group_by(jobs.c.owner, owners.c.served)
+            .order_by(owners.c.served, jobs.c.owner)
+        )
+        lengths, mine = [], None
+        for place, (_, _, length, own, rank) in enumerate(self._rows(queues)):
+            lengths.append(length)
+            mine = (place, rank) if own else mine
+        if mine is None:
+            return None
+        place, rank = mine
+        return int(rank + sum(min(length, rank + (n < place)) for n, length in enumerate(lengths) if n != place))
+
+    def statuses(self) -> dict[str, int]:
+        """Return the number of jobs by status."""
+        return self._pairs(sa.select(jobs.c.status, sa.func.count()).group_by(jobs.c.status))
+
+    def page(self, limit: int, before: float, owner: str | None = None, kind: JobKind = "analysis") -> list[Job]:
+        """Return the newest jobs of a kind created before a time, newest first; with an owner, only those granted to it."""
+        granted = [] if owner is None else [jobs.c.id.in_(sa.select(grants.c.id).where(grants.c.owner == owner))]
+        return self._find(jobs.c.kind == kind, jobs.c.created < before, *granted, newest=limit)
+
+    def chunks(self, id_: str) -> list[ChunkState]:
+        """Return the chunks of a study that has not ended, in any order."""
+        columns = [jobs.c[name] for name in ChunkState._fields]
+        return [
+            ChunkState(*row)
+            for row in self._rows(sa.select(*columns).where(jobs.c.batch == id_, jobs.c.kind == "chunk"))
+        ]
+
+    def workers(self) -> list[WorkerState]:
+        """Return the workers with a heartbeat in the last minute, by name."""
+        listed = sa.select(workers.c.state, workers.c.seen).where(workers.c.seen > self.now() - GONE_SECONDS)
+        held = self._rows(sa.select(runs.c.worker, runs.c.id).order_by(runs.c.run))
+        states = [(Worker.from_json(state), seen) for state, seen in self._rows(listed.order_by(workers.c.name))]
+        return [
+            WorkerState(worker, seen, tuple(id_ for name, id_ in held if name == worker.name))
+            for worker, seen in states
+        ]
+
+    def now(self) -> float:
+        """Return the time of the database in s since 1970, the only clock that times are compared with."""
+        with self._database.read() as connection:
+            return self._database.now(connection)
+
+    def close(self) -> None:
+        """Close connections."""
+        self._database.close()
+
+    def _rows(self, query: sa.Select[Any]) -> list[Any]:
+        with self._database.read() as connection:
+            return list(connection.execute(query).all())
+
+    def _pairs(self, query: sa.Select[Any]) -> dict[str, Any]:
+        return dict(self._rows(query))
+
+    def _value(self, query: sa.Select[Any]) -> Any:
+        with self._database.read() as connection:
+            return connection.execute(query).scalar()
+
+    def _find(self, *conditions: sa.ColumnElement[bool], newest: int | None = None) -> list[Job]:
+        with self._database.read() as connection:
+            return find(connection, *conditions, newest=newest)
+
+
+def find(connection: sa.Connection, *conditions: sa.ColumnElement[bool], newest: int | None = None) -> list[Job]:
+    """Return the jobs that fulfil the conditions, in the order of an owner's queue, or the `newest` ones, newest first."""
+    query = sa.select(*COLUMNS).where(*conditions)
+    query = query.order_by(*ORDER) if newest is None else query.order_by(jobs.c.created.desc(), jobs.c.id).limit(newest)
+    return [_job(row._mapping) for row in connection.execute(query)]  # noqa: SLF001 - public, in spite of its name
+
+
+def _job(values: Any) -> Job:
+    return Job(**{**values, "error": json.loads(values["error"]) if values["error"] else None})

@@ -1,0 +1,223 @@
+"""The cluster's database while it is killed, hangs, refuses, or belongs to another version; and its cost with a full queue."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import psycopg
+import pytest
+import sqlalchemy as sa
+
+from headscope.database import Database, schema
+from headscope.database.tables import jobs
+from headscope.errors import DatabaseUnavailable, HeadscopeError
+from headscope.jobs import JobDatabase, Work, Worker
+from tests.contract.job_databases import IDS, WORKER, accept, claimed, order, prepare, running, status, work
+from tests.support.compose import database_server
+from tests.support.postgres import Postgres
+from tests.support.server import eventually
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Postgres]:
+    """A server that every test leaves running."""
+    with database_server("-c", "fsync=off") as running:
+        yield running
+
+
+@pytest.fixture
+def url(server: Postgres) -> str:
+    """The URL of an empty database."""
+    return server.create()
+
+
+@pytest.fixture
+def database(url: str) -> Iterator[JobDatabase]:
+    """An empty job database."""
+    prepare(url)
+    opened = JobDatabase(Database(url))
+    yield opened
+    opened.close()
+
+
+def back(database: JobDatabase) -> bool:
+    """Return whether the job database responds."""
+    try:
+        return database.now() > 0
+    except DatabaseUnavailable:
+        return False
+
+
+def test_what_is_accepted_is_durable(server: Postgres, database: JobDatabase) -> None:
+    """The server is killed during many submissions: every acknowledged one survives, complete."""
+    accepted: list[str] = []
+    refused = threading.Event()
+
+    def submit(thread: int) -> None:
+        for number in range(thread * 10_000, (thread + 1) * 10_000):
+            try:
+                database.enqueue(work(number, owner=f"u{thread}"))
+            except DatabaseUnavailable:
+                refused.set()
+                return
+            accepted.append(f"{number:032x}")
+
+    with ThreadPoolExecutor(4) as threads:
+        futures = [threads.submit(submit, thread) for thread in range(4)]
+        eventually(lambda: len(accepted) >= 100, "submissions")
+        server.kill()
+        for future in futures:
+            future.result()
+    assert refused.is_set()
+    server.start()
+    eventually(lambda: back(database), "the database")
+    found = database.get_many(accepted)
+    assert len(found) == len(accepted) >= 100
+    assert all(database.may_read(job.id, job.owner) for job in found.values())
+    assert set(accepted) <= set(order(database))
+
+
+def test_a_server_that_hangs_is_given_up(server: Postgres, database: JobDatabase) -> None:
+    """A request fails within two seconds while the server hangs, and works again afterwards."""
+    accept(database, 0)
+    server.pause()
+    try:
+        since = time.monotonic()
+        for ask in (lambda: database.get(IDS[0]), lambda: database.enqueue(work(1)), lambda: database.waiting()):
+            with pytest.raises(DatabaseUnavailable):
+                ask()
+        assert time.monotonic() - since < 5  # for all three; a statement alone would wait for ever
+    finally:
+        server.resume()
+    eventually(lambda: back(database), "the database")
+    assert claimed(database).id == IDS[0]
+
+
+def test_a_server_that_restarts(server: Postgres, database: JobDatabase) -> None:
+    """Connections are lost but data is not: runs continue, at the first attempt after the restart."""
+    job = running(database)
+    server.kill()
+    with pytest.raises(DatabaseUnavailable):
+        database.progress(job.id, job.run, 0.5, "forward", "")
+    server.start()
+    assert database.progress(job.id, job.run, 0.5, "forward", "")
+    assert database.finish(job.id, job.run, "done")
+
+
+def test_a_server_that_refuses(server: Postgres, url: str, database: JobDatabase) -> None:
+    """Writes to a standby, a wrong password and a missing database are one clear error, not one of a request."""
+    accept(database, 0)
+    name = url.rpartition("/")[2]
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        connection.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+    database.close()
+    assert database.waiting() == 1
+    with pytest.raises(DatabaseUnavailable):
+        accept(database, 1)
+    for wrong in (url.replace(":ccc", ":wrong"), f"{url}_absent"):
+        with pytest.raises(DatabaseUnavailable):
+            JobDatabase(Database(wrong)).waiting()
+
+
+def test_a_transaction_that_stands_still_blocks_others_for_seconds_only(
+    server: Postgres, url: str, database: JobDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server ends a transaction whose process has been stopped, and so releases its locks."""
+    monkeypatch.setattr("headscope.database.postgresql.OPTIONS", "-c idle_in_transaction_session_timeout=1s")
+    accept(database, 0)
+    stopped = Database(url)
+
+    def stand_still() -> None:
+        with stopped.change() as connection:
+            stopped.take_turn(connection, "headscope queue")
+            eventually(lambda: attempt(lambda: database.claim(WORKER)), "a claim")
+            connection.execute(sa.select(jobs.c.id))
+
+    with pytest.raises(DatabaseUnavailable):
+        stand_still()
+    stopped.close()
+    assert status(database) == "running"
+
+
+def attempt(call: Callable[[], object]) -> bool:
+    """Return whether a call succeeds."""
+    try:
+        return bool(call())
+    except DatabaseUnavailable:
+        return False
+
+
+def test_two_servers_create_the_tables_once(url: str) -> None:
+    """Servers that start together on an empty database do not disturb each other."""
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(prepare, [url] * 4))
+    database = JobDatabase(Database(url))
+    accept(database, 0)
+    assert order(database) == [IDS[0]]
+    database.close()
+
+
+def test_another_version_is_refused(url: str) -> None:
+    """A server does not start on the tables of another version, or of another program; `upgrade` brings older ones up to date."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE TABLE other (x int)")
+        with pytest.raises(HeadscopeError, match="another program"):
+            prepare(url)
+        connection.execute("DROP TABLE other; CREATE TABLE alembic_version (version_num VARCHAR(32))")
+        connection.execute("INSERT INTO alembic_version VALUES ('0000')")
+        with pytest.raises(HeadscopeError, match="headscope database upgrade"):
+            prepare(url)
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+        database = Database(url)
+        for ask in (schema.prepare, schema.upgrade):
+            with pytest.raises(HeadscopeError, match="newer version"):
+                ask(database)
+        database.close()
+
+
+def test_a_full_queue_costs_no_more(server: Postgres, database: JobDatabase) -> None:
+    """A claim reads no more of the tables with 5,000 jobs of 50 owners than with 500."""
+
+    def fill(low: int, high: int) -> None:
+        for number in range(50):
+            numbers = range(100 * number + low, 100 * number + high)
+            database.enqueue(Work(f"{one:032x}", "{}", owner=f"user-{number}") for one in numbers)
+        with database._database.change() as connection:
+            connection.exec_driver_sql("ANALYZE jobs, owners")
+
+    def cost() -> int:
+        """Return the number of statements of a claim."""
+        statements: list[object] = []
+        engine = database._database._engine
+        count = lambda *arguments: statements.append(arguments)  # noqa: E731
+        sa.event.listen(engine, "before_cursor_execute", count)
+        assert len(database.claim(Worker("w"))) == 1
+        sa.event.remove(engine, "before_cursor_execute", count)
+        return len(statements)
+
+    def plan() -> str:
+        query = "EXPLAIN SELECT id FROM jobs WHERE status = 'queued' AND owner = 'user-1' ORDER BY priority, created, id LIMIT 1"
+        with database._database.read() as connection:
+            return "".join(connection.exec_driver_sql(query).scalars())
+
+    fill(0, 10)
+    few = cost()
+    fill(10, 100)
+    assert cost() == few
+    assert "jobs_queue" in plan()
+    assert "Sort" not in plan()
+
+
+def test_a_follower_outlives_what_a_crash_undoes(server: Postgres, database: JobDatabase) -> None:
+    """The crash of the database undoes reports of progress; who has seen them sees the end, too."""
+    job = running(database)
+    for step in range(50):
+        assert database.progress(job.id, job.run, step / 50, "forward", "")
+    seen = database.versions(IDS)[job.id]
+    with database._database.change() as connection:  # as if the last reports had not reached the disk
+        connection.execute(jobs.update().values(version=seen - 20))
+    assert database.finish(job.id, job.run, "done")
+    assert database.versions(IDS)[job.id] > seen
