@@ -197,6 +197,10 @@ OTHER: dict[str, tuple[Callable[[Path], Any], str]] = {
     "pickle-only": (pickle_only, "unsafe-weights"),
     "nan": (nan_weights, "non-finite"),
     "quantised": (config(quantization_config={"quant_method": "gptq", "bits": 4}), "unsupported"),
+    "quantised-in-name": (
+        config(quantization_config={"quant_method": "bitsandbytes", "load_in_4bit": True}),
+        "model-corrupt",
+    ),
     "vision-without-patches": (config(model_type="vit", architectures=["ViTModel"]), "unsafe-model"),
     "vision-in-windows": (config(model_type="swin", architectures=["SwinModel"]), "unsupported"),
     "audio": (config(model_type="wav2vec2", architectures=["Wav2Vec2Model"]), "unsupported"),

@@ -51,6 +51,10 @@ NO_FILES = (
     "The model's folder has no complete tokenizer, so it takes no text. Give token_ids, "
     "or add the tokenizer's files: tokenizer.save_pretrained writes them."
 )
+NOT_QUANTISED = (
+    "The model's configuration says that its weights are quantised, and its files have ordinary ones. "
+    "Remove quantization_config from its config.json."
+)
 NO_FAMILY = "transformers has no processor of images and texts for this model, or only one that needs torchvision. Omit the image."
 # Kind of model -> tasks; a model is loaded as the first class in its configuration that serves one of them.
 TASKS = {
@@ -145,6 +149,8 @@ def load(
         staged = safety.stage(folder, target)
         known = facts.read(config)
         quantiser = known.quantised_by
+        if quantiser and not safety.has_quantised(folder):
+            raise CorruptModel(NOT_QUANTISED)
         stored = safety.stored_dtype(folder)
         kept = None if quantiser else DTYPES[stored if stored == dtype else "float32"]
         if isinstance(places, Mapping):

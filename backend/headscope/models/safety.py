@@ -184,9 +184,20 @@ def _count(tensor: dict[str, Any]) -> int:
     return numbers
 
 
+def has_quantised(folder: Path) -> bool:
+    """Return whether any weights are integers, or floats of fewer than 16 bits. Raises CorruptModel or UnsafeWeights."""
+    floats = (FLOATING.match(name) for name in _types(folder))
+    return any(one is None or int(one[1]) < 16 for one in floats)
+
+
+def _types(folder: Path) -> set[str]:
+    """Return the types of the weights, as the headers of their files name them."""
+    return {str(tensor.get("dtype")) for path in weight_files(folder) for tensor in _read_header(path).values()}
+
+
 def stored_dtype(folder: Path) -> str:
     """Return bfloat16 or float16 if all floating-point weights are of that type, and float32 otherwise. Raises CorruptModel or UnsafeWeights."""
-    types = {str(tensor.get("dtype")) for path in weight_files(folder) for tensor in _read_header(path).values()}
+    types = _types(folder)
     floating = {name for name in types if name.startswith(("F", "BF"))}
     return NARROW.get(floating.pop(), "float32") if len(floating) == 1 else "float32"
 
