@@ -80,6 +80,8 @@ def _joined(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 def _name_tokens(config: Any, own: Any, patch: str) -> None:
     """Set the ids of special tokens in a configuration to those of the tokenizer."""
+    if "<image>" in (getattr(config, "vocabulary_map", None) or {}):
+        config.vocabulary_map["<image>"] = own.convert_tokens_to_ids("<image>")
     for name in [*vars(config), *getattr(config, "attribute_map", {})]:
         for ending in ("_token_id", "_token_index"):
             token = (

@@ -24,6 +24,8 @@ TOKENS = {
     "global_image_token": "<global-img>",
     "image_break_token": "[IMG_BREAK]",
     "image_end_token_": "[IMG_END]",
+    "image_wrapper_token": "<image_wrapper>",
+    "eof_token": "<end_of_frame>",
     "audio_token": "<audio>",
     "boa_token": "<audio_start>",
     "eoa_token": "<audio_end>",
@@ -77,19 +79,24 @@ IMAGES: dict[str, dict[str, Any]] = {
     "lighton_ocr": {"size": {"longest_edge": 64}, "patch_size": {"height": 2 * PATCH, "width": 2 * PATCH}},
     **each("mistral3 mistral_large4", {"size": {"longest_edge": 64}, "patch_size": {"height": PATCH, "width": PATCH}}),
 }
-# Most of these are refused: their tokens are learned queries, or convolutions mix the patches.
+# Most of these are refused: their tokens are learned queries, or convolutions mix the patches, of which codes are made.
 IMAGES |= {
+    "chameleon": CROPPED,
+    "emu3": {"min_pixels": 1024, "max_pixels": 4096, "spatial_factor": 8},
     "aria": {"max_image_size": 490},
-    "got_ocr2": SQUARE | {"crop_to_patches": False},
+    "got_ocr2": {"size": {"height": 4 * SIDE, "width": 4 * SIDE}, "crop_to_patches": False},
     "idefics2": {"size": {"shortest_edge": 16, "longest_edge": SIDE}, "do_image_splitting": False},
     "deepseek_ocr2": SQUARE | {"tile_size": SIDE},
     "deepseek_vl_hybrid": SQUARE | {"min_size": 8, "high_res_size": {"height": 2 * SIDE, "width": 2 * SIDE}},
     "glm5_next": MERGED,
 }
+CODES = 10
+CODEBOOK = {"base_channels": 32, "channel_multiplier": [1, 1, 1, 1], "num_res_blocks": 1}
 PROCESSORS: dict[str, dict[str, Any]] = {
     **each(CLS, {"patch_size": PATCH, "vision_feature_select_strategy": "default", "num_additional_image_tokens": 1}),
     "llava_onevision": {"num_image_tokens": 16, "vision_feature_select_strategy": "full"},
     "gemma3": {"image_seq_length": 4},
+    "chameleon": {"image_seq_length": 16},
     **each("internvl qianfan_ocr", {"image_seq_length": 4}),
     **each("granite_docling idefics3 smolvlm modernvbert ultravbert", {"image_seq_len": 4}),
     "ovis2": {"image_seq_length": 16},
@@ -98,10 +105,23 @@ PROCESSORS: dict[str, dict[str, Any]] = {
     **each("janus deepseek_vl deepseek_vl_hybrid", {"num_image_tokens": 16}),
 }
 CONFIGS: dict[str, dict[str, Any]] = {
+    "chameleon": {
+        "vocabulary_map": {"<image>": 0} | {f"IMGIMG{chr(ord('A') + code)}Z": 180 + code for code in range(CODES)},
+        "vq_config": CODEBOOK | {"num_embeddings": CODES, "resolution": SIDE, "latent_channels": 32, "embed_dim": 32},
+    },
+    "emu3": {
+        "vocabulary_map": {"<image>": 0, "<|extra_200|>": 179}
+        | {f"<|visual token {code:06d}|>": 180 + code for code in range(CODES)},
+        "vq_config": CODEBOOK | {"codebook_size": CODES, "temporal_downsample_factor": 1},
+    },
     **each("llava_next llava_next_video llava_onevision", {"image_grid_pinpoints": PINPOINTS}),
     "gemma3": {"mm_tokens_per_image": 4},
     **each("internvl qianfan_ocr", {"vision_config": {"image_size": [SIDE, SIDE], "patch_size": [PATCH, PATCH]}}),
     "granite_docling": {"vision_config": {"scale_factor": 2}},
+    "got_ocr2": {  # always 16 x 16 tokens
+        "text_config": {"max_position_embeddings": 512},
+        "vision_config": {"image_size": 4 * SIDE, "patch_size": 2},
+    },
     "gemma4": {"vision_config": SMALL_GEMMA4},
     "deepseek_vl_hybrid": {"high_res_vision_config": {"image_size": 2 * SIDE, "global_attn_indexes": [1]}},
     **each("modernvbert ultravbert", {"pixel_shuffle_factor": 2}),
@@ -114,9 +134,11 @@ PATCHES = {
     "aya_vision": "<|IMG_PATCH|>",
     **each("internvl qianfan_ocr", "<IMG_CONTEXT>"),
     "cohere_compass": "<|IMAGE_PAD|>",
+    "got_ocr2": "<imgpad>",
     **each("mistral3 mistral_large4", "[IMG]"),
 }
 PIL: dict[str, str] = {
+    "emu3": "Emu3ImageProcessor",
     "qwen3_vl_moe": "Qwen2VLImageProcessorPil",
     "glm4v_moe": "Glm4vImageProcessorPil",
     "glm_ocr": "Glm46VImageProcessorPil",

@@ -36,9 +36,12 @@ def sweep(
 
 def one_with_image(model_type: str) -> dict[str, Any]:
     """What becomes of an image with a text. Never raises."""
+    from headscope.models import support
+
     from .image_compare import judge
 
     _prepare()
+    support._families = dict  # type: ignore[assignment]  # what is recorded must not decide what is found
     signal.alarm(SECONDS)
     try:
         return {"image": judge(model_type)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from headscope.capture import examine
 from headscope.errors import HeadscopeError, InvalidImage, InvalidRequest, ModelNotExact, Unsupported
 from headscope.models import image_layout, processors
 from headscope.models.generation import Generate
+from tests.sweep.build import build as build_text
 from tests.sweep.pictured import build, tokenizer
 from tests.sweep.pictured import processor as processor_of
 from tests.sweep.pictured_types import PATCHES
@@ -124,6 +126,18 @@ def test_a_folder_is_loaded_with_its_processor(tmp_path: Path) -> None:
         for model in (headscope.load(tmp_path, device="cpu"), loaded("qwen2_vl"))
     ]
     np.testing.assert_array_equal(*maps)
+
+
+def test_a_processor_that_needs_its_part_for_videos_says_so(tmp_path: Path) -> None:
+    """MiniCPM-V reads texts all the same; the part needs torchvision, which is not installed."""
+    own, settings = tokenizer(), {"image_processor_type": "MiniCPMV4_6ImageProcessor"}
+    build_text("minicpmv4_6").module.save_pretrained(tmp_path)
+    own.save_pretrained(tmp_path)
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(settings))
+    model = headscope.load(tmp_path, device="cpu")
+    assert len(model.encode(TEXT).tokens) == len(TEXT)
+    with pytest.raises(Unsupported, match="part for videos, which needs torchvision"):
+        model.encode(TEXT, image=picture(32, 32))
 
 
 def test_another_order_of_patches_is_refused() -> None:

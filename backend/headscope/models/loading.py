@@ -55,6 +55,7 @@ NOT_QUANTISED = (
     "The model's configuration says that its weights are quantised, and its files have ordinary ones. "
     "Remove quantization_config from its config.json."
 )
+NO_VIDEOS = "The model's processor does not load without its part for videos, which needs torchvision. Install it, or omit the image."
 NO_FAMILY = "transformers has no processor of images and texts for this model, or only one that needs torchvision. Omit the image."
 # Kind of model -> tasks; a model is loaded as the first class in its configuration that serves one of them.
 TASKS = {
@@ -368,6 +369,8 @@ def _image_text(staged: Path, family: str, tokenizer: Any) -> tuple[Any, str | N
     try:
         joined = processors.load(staged, family, tokenizer, found)
     except Exception as error:  # as above
+        if importlib.util.find_spec("torchvision") is None and processors.takes_videos(family):
+            return tokenizer, NO_VIDEOS
         raise CorruptModel("The model's processor cannot be loaded.") from error
     return (joined, None) if joined is not None else (tokenizer, NO_FAMILY)
 

@@ -35,6 +35,12 @@ def find_class(family: str) -> Any:
     return None
 
 
+def takes_videos(family: str) -> bool:
+    """Return whether the processor of a family has a part for videos."""
+    cls = find_class(family)
+    return cls is not None and "video_processor" in cls.get_attributes()
+
+
 def _module(name: str) -> Any:
     """Import the module of a processor, None if there is none.
 
