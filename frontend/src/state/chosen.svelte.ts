@@ -2,7 +2,7 @@
 import type { Declaration, KindSupport, Method, Model, ModelKind, Reasons } from '../lib/data/analysis'
 import { resolveMechanism, trainedMechanism } from '../lib/data/mechanism'
 import { readParams } from '../lib/data/params'
-import type { Reads } from './input'
+import { type Reads, readsOf } from './input'
 import type { Selection } from './selection.svelte'
 import type { Session } from './session.svelte'
 
@@ -24,7 +24,7 @@ export class Chosen {
   )
   /** Before the models are known, as if it read texts. */
   readonly kind: ModelKind = $derived.by(() => this.card?.kind ?? 'encoder')
-  readonly reads: Reads = $derived.by(() => (this.card?.images && this.kind === 'decoder' ? 'both' : this.kind))
+  readonly reads: Reads = $derived.by(() => readsOf(this.kind, this.card?.images ?? false))
   /** The mechanism that the model was trained with, and the one in use. */
   readonly own: Method = $derived.by(() => this.ownOf(this.model))
   readonly mechanism: Method = $derived.by(() =>

@@ -10,8 +10,16 @@ export type Input = Pick<
   'text' | 'textPair' | 'messages' | 'ids' | 'targetIds' | 'image' | 'generate' | 'maxTokens' | 'mask'
 >
 
-/** What a model reads: `both` is an image beside a text. */
-export type Reads = ModelKind | 'both'
+/** What a model reads: `both` is an image beside a text, for a decoder and for an encoder. */
+export type Reads = ModelKind | 'both' | 'encoder-both'
+
+export const readsBoth = (reads: Reads) => reads === 'both' || reads === 'encoder-both'
+
+/** What a model of this kind reads, if it reads images too or does not. */
+export function readsOf(kind: ModelKind, images: boolean): Reads {
+  if (!images) return kind
+  return kind === 'decoder' ? 'both' : kind === 'encoder' ? 'encoder-both' : kind
+}
 
 type InputFields = Pick<
   Selection,
@@ -27,7 +35,7 @@ export function buildInput(
 ): Input | undefined {
   const { text, pair } = selection
   const image = upload || selection.image
-  const kind = reads === 'both' ? 'decoder' : reads
+  const kind = reads === 'both' ? 'decoder' : reads === 'encoder-both' ? 'encoder' : reads
   if (kind === 'vision') return image ? { text: '', textPair: '', image } : undefined
   const messages = reads === 'decoder' && selection.chat !== '' ? parseMessages(selection.chat) : undefined
   const ids = messages ? undefined : parseIds(selection.ids)
@@ -36,7 +44,7 @@ export function buildInput(
   const dictated = second !== '' || targetIds !== undefined
   const generate =
     kind === 'encoder' || (kind === 'encoder-decoder' && dictated) ? undefined : readGenerate(selection.generate)
-  if (reads === 'both' && image && !ids) return { text, textPair: '', image, ...(generate ? { generate } : {}) }
+  if (readsBoth(reads) && image && !ids) return { text, textPair: '', image, ...(generate ? { generate } : {}) }
   return {
     text: messages ? '' : text,
     textPair: second,

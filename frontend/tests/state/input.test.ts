@@ -11,7 +11,7 @@ import { readFile } from '../../src/lib/net/files'
 import { parseIds, writeIds } from '../../src/lib/text/ids'
 import { countPieces, isShort } from '../../src/lib/text/length'
 import { parseMessages, writeMessages } from '../../src/lib/text/messages'
-import { buildInput } from '../../src/state/input'
+import { buildInput, readsBoth, readsOf } from '../../src/state/input'
 import { Selection } from '../../src/state/selection.svelte'
 
 const chosen = (fields: Record<string, string>) => new Selection(new URLSearchParams(fields).toString())
@@ -98,6 +98,18 @@ describe('what is put into a model', () => {
     expect(buildInput(chosen({ text: 'A', mask: '1' }), 'both')).toEqual(
       buildInput(chosen({ text: 'A', mask: '1' }), 'decoder'),
     )
+  })
+})
+
+describe('an image beside a text', () => {
+  it('is read by decoders and encoders that read images, which take no second text with it', () => {
+    const given = chosen({ text: 'A', pair: 'B', image: 'sha256:0' })
+    expect(readsOf('encoder', true)).toBe('encoder-both')
+    expect(buildInput(given, readsOf('encoder', true))).toEqual({ text: 'A', textPair: '', image: 'sha256:0' })
+    expect(buildInput(chosen({ text: 'A', pair: 'B' }), readsOf('encoder', true))).toEqual({ text: 'A', textPair: 'B' })
+    expect(buildInput(given, readsOf('encoder', false))).toEqual({ text: 'A', textPair: 'B' })
+    expect(readsBoth(readsOf('decoder', true))).toBe(true)
+    expect(readsOf('vision', true)).toBe('vision')
   })
 })
 
