@@ -1,4 +1,4 @@
-"""Loading a located model into memory. The only place that calls from_pretrained."""
+"""Loading a located model into memory. Only this module and `processors` call from_pretrained."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import torch
 import transformers
 from huggingface_hub.utils import tqdm
 from tokenizers import Tokenizer
-from transformers.models.auto import image_processing_auto, modeling_auto
+from transformers.models.auto import modeling_auto
 
 from ..errors import (
     CorruptModel,
@@ -43,20 +43,10 @@ OnDownload = Callable[[int, int], None]
 # Parameters that may be missing: they do not affect attention.
 UNUSED = ("pooler.",)
 NO_ROOM = "There is not enough memory to load this model. Choose a smaller model or a machine with more memory."
-SLOW = (
-    "This model's tokenizer gives no exact character offsets: it has no tokenizer.json and cannot be converted to one. "
-    "Give token_ids, or save it as a fast tokenizer."
-)
-NO_FILES = (
-    "The model's folder has no complete tokenizer, so it takes no text. Give token_ids, "
-    "or add the tokenizer's files: tokenizer.save_pretrained writes them."
-)
 NOT_QUANTISED = (
     "The model's configuration says that its weights are quantised, and its files have ordinary ones. "
     "Remove quantization_config from its config.json."
 )
-NO_VIDEOS = "The model's processor does not load without its part for videos, which needs torchvision. Install it, or omit the image."
-NO_FAMILY = "transformers has no processor of images and texts for this model, or only one that needs torchvision. Omit the image."
 # Kind of model -> tasks; a model is loaded as the first class in its configuration that serves one of them.
 TASKS = {
     "encoder-decoder": ("SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ"),
@@ -100,7 +90,7 @@ def wrap(module: Any, processor: Any = None, name: str | None = None) -> Model:
         mask=getattr(tokenizer, "mask_token", None),
         template=ChatTemplate(tokenizer) if not slow and getattr(tokenizer, "chat_template", None) else None,
         target_tokenizer=_target_tokenizer(tokenizer) if known.kind == "encoder-decoder" and not slow else None,
-        no_tokenizer=SLOW if slow else NO_TOKENIZER,
+        no_tokenizer=processors.SLOW if slow else NO_TOKENIZER,
         vectors=trained_mechanism.read_vectors(config),
     )
 
@@ -165,10 +155,14 @@ def load(
             with _explaining(quantiser):
                 options = {"dtype": kept or "auto", "device_map": places, "offload_folder": target / "offloaded"}
                 module = _module(staged, cls, None, **options)
-        processor, reason = (_processor(staged), None) if known.kind == "vision" else _tokenizer(staged)
+        processor, reason = (
+            (processors.read_image_processor(staged), None)
+            if known.kind == "vision"
+            else processors.read_tokenizer(staged)
+        )
         lacking = None
         if known.image_text:
-            processor, lacking = _image_text(staged, known.image_text, processor)
+            processor, lacking = processors.read_image_text(staged, known.image_text, processor)
         model = wrap(module, processor, located.name)
         if device_map is not None:  # weights that stay on the disk are read from these files
             finalize(model.module, files.pop_all().close)
@@ -322,64 +316,3 @@ def _module(staged: Path, cls: Any, device: str | None, **options: Any) -> Any:
             f"{len(missing) + len(report['mismatched_keys'])} of the model's parameters are missing from its weight files or have the wrong shape."
         )
     return module
-
-
-def _tokenizer(staged: Path) -> tuple[Any, str | None]:
-    """Return the tokenizer, or None and the reason why the model has no usable one."""
-    try:
-        found = transformers.AutoTokenizer.from_pretrained(staged, local_files_only=True, trust_remote_code=False)
-    except Exception as error:  # transformers raises many kinds of errors here
-        if (staged / "tokenizer.json").exists() or (staged / "vocab.txt").exists():
-            raise CorruptModel("The model's tokenizer cannot be loaded.") from error
-        files = any(any(staged.glob(pattern)) for pattern in ("tokenizer*", "vocab*", "*.model"))
-        return None, SLOW if files else NO_FILES
-    return (found, None) if _is_whole(found, staged) else (None, NO_FILES)
-
-
-def _is_whole(tokenizer: Any, staged: Path) -> bool:
-    """Return whether all files of the tokenizer exist: transformers makes up the content of missing ones. Some slow tokenizers need no files."""
-    names = dict(tokenizer.vocab_files_names)
-    whole = staged / names.pop("tokenizer_file", "tokenizer.json")
-    needs_none = not names and not hasattr(tokenizer, "backend_tokenizer")
-    return whole.exists() or needs_none or (bool(names) and all((staged / name).exists() for name in names.values()))
-
-
-def _processor(staged: Path) -> Any:
-    """Return the model's own image processor, None if its folder has none."""
-    if not any((staged / name).exists() for name in ("preprocessor_config.json", "processor_config.json")):
-        return None
-    try:
-        return transformers.AutoImageProcessor.from_pretrained(
-            staged, local_files_only=True, trust_remote_code=False, backend="pil"
-        )
-    except Exception as error:  # as above
-        if importlib.util.find_spec("torchvision") is None and _only_with_torchvision(staged):
-            raise Unsupported("The model's image processor needs torchvision. Install it to use this model.") from error
-        raise CorruptModel("The model's image processor cannot be loaded.") from error
-
-
-def _image_text(staged: Path, family: str, tokenizer: Any) -> tuple[Any, str | None]:
-    """Return the processor of a vision-language model; or its tokenizer alone, for texts only, and the reason."""
-    try:
-        found = _processor(staged)
-    except Unsupported as error:  # torchvision is missing
-        return tokenizer, error.detail
-    if found is None or tokenizer is None:
-        return tokenizer, None
-    try:
-        joined = processors.load(staged, family, tokenizer, found)
-    except Exception as error:  # as above
-        if importlib.util.find_spec("torchvision") is None and processors.takes_videos(family):
-            return tokenizer, NO_VIDEOS
-        raise CorruptModel("The model's processor cannot be loaded.") from error
-    return (joined, None) if joined is not None else (tokenizer, NO_FAMILY)
-
-
-def _only_with_torchvision(staged: Path) -> bool:
-    """Return whether the image processor that the folder names exists for torchvision only."""
-    path = staged / "preprocessor_config.json"
-    named = safety.read_json(path).get("image_processor_type") if path.exists() else None
-    base = str(named).removesuffix("Fast")
-    offered = getattr(image_processing_auto, "IMAGE_PROCESSOR_MAPPING_NAMES", {}).values()
-    variants = [entry for entry in offered if isinstance(entry, dict) and entry.get("torchvision") == base]
-    return bool(variants) and not any("pil" in entry for entry in variants)

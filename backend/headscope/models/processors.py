@@ -1,19 +1,99 @@
-"""Processors of vision-language models: a tokenizer and an image processor, joined by the rules of the model's family. Videos and audio are left out."""
+"""What makes a model's inputs: the tokenizer and the image processor that its folder has, joined for vision-language models by the rules of the model's family.
+
+Videos and audio are left out.
+"""
 
 from __future__ import annotations
 
 import copy
 import importlib
+import importlib.util
 import sys
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
-from transformers.models.auto import processing_auto
+import transformers
+from transformers.models.auto import image_processing_auto, processing_auto
+
+from ..errors import CorruptModel, Unsupported
+from . import safety
+
+SLOW = (
+    "This model's tokenizer gives no exact character offsets: it has no tokenizer.json and cannot be converted to one. "
+    "Give token_ids, or save it as a fast tokenizer."
+)
+NO_FILES = (
+    "The model's folder has no complete tokenizer, so it takes no text. Give token_ids, "
+    "or add the tokenizer's files: tokenizer.save_pretrained writes them."
+)
+NO_VIDEOS = "The model's processor does not load without its part for videos, which needs torchvision. Install it, or omit the image."
+NO_FAMILY = "transformers has no processor of images and texts for this model, or only one that needs torchvision. Omit the image."
 
 
-def load(folder: Path, family: str, tokenizer: Any, image_processor: Any) -> Any:
+def read_tokenizer(staged: Path) -> tuple[Any, str | None]:
+    """Return the tokenizer, or None and the reason why the model has no usable one."""
+    try:
+        found = transformers.AutoTokenizer.from_pretrained(staged, local_files_only=True, trust_remote_code=False)
+    except Exception as error:  # transformers raises many kinds of errors here
+        if (staged / "tokenizer.json").exists() or (staged / "vocab.txt").exists():
+            raise CorruptModel("The model's tokenizer cannot be loaded.") from error
+        files = any(any(staged.glob(pattern)) for pattern in ("tokenizer*", "vocab*", "*.model"))
+        return None, SLOW if files else NO_FILES
+    return (found, None) if _is_whole(found, staged) else (None, NO_FILES)
+
+
+def _is_whole(tokenizer: Any, staged: Path) -> bool:
+    """Return whether all files of the tokenizer exist: transformers makes up the content of missing ones. Some slow tokenizers need no files."""
+    names = dict(tokenizer.vocab_files_names)
+    whole = staged / names.pop("tokenizer_file", "tokenizer.json")
+    needs_none = not names and not hasattr(tokenizer, "backend_tokenizer")
+    return whole.exists() or needs_none or (bool(names) and all((staged / name).exists() for name in names.values()))
+
+
+def read_image_processor(staged: Path) -> Any:
+    """Return the model's own image processor, None if its folder has none."""
+    if not any((staged / name).exists() for name in ("preprocessor_config.json", "processor_config.json")):
+        return None
+    try:
+        return transformers.AutoImageProcessor.from_pretrained(
+            staged, local_files_only=True, trust_remote_code=False, backend="pil"
+        )
+    except Exception as error:  # as above
+        if importlib.util.find_spec("torchvision") is None and _only_with_torchvision(staged):
+            raise Unsupported("The model's image processor needs torchvision. Install it to use this model.") from error
+        raise CorruptModel("The model's image processor cannot be loaded.") from error
+
+
+def read_image_text(staged: Path, family: str, tokenizer: Any) -> tuple[Any, str | None]:
+    """Return the processor of a vision-language model; or its tokenizer alone, for texts only, and the reason."""
+    try:
+        found = read_image_processor(staged)
+    except Unsupported as error:  # torchvision is missing
+        return tokenizer, error.detail
+    if found is None or tokenizer is None:
+        return tokenizer, None
+    try:
+        joined = _join(staged, family, tokenizer, found)
+    except Exception as error:  # as above
+        if importlib.util.find_spec("torchvision") is None and takes_videos(family):
+            return tokenizer, NO_VIDEOS
+        raise CorruptModel("The model's processor cannot be loaded.") from error
+    return (joined, None) if joined is not None else (tokenizer, NO_FAMILY)
+
+
+def _only_with_torchvision(staged: Path) -> bool:
+    """Return whether the image processor that the folder names exists for torchvision only."""
+    path = staged / "preprocessor_config.json"
+    named = safety.read_json(path).get("image_processor_type") if path.exists() else None
+    base = str(named).removesuffix("Fast")
+    offered = getattr(image_processing_auto, "IMAGE_PROCESSOR_MAPPING_NAMES", {}).values()
+    variants = [entry for entry in offered if isinstance(entry, dict) and entry.get("torchvision") == base]
+    return bool(variants) and not any("pil" in entry for entry in variants)
+
+
+def _join(folder: Path, family: str, tokenizer: Any, image_processor: Any) -> Any:
     """Build the processor of a family from the settings in a folder, its tokenizer and its image processor; None if transformers has none for the family.
 
     Raises whatever transformers raises about the settings.
