@@ -20,6 +20,7 @@ from headscope.analysis.request import AnalysisRequest
 from headscope.capture import examine
 from headscope.errors import HeadscopeError, InvalidImage, InvalidRequest, ModelNotExact, Unsupported
 from headscope.models import image_layout, processors
+from headscope.models.conversation import Message
 from headscope.models.generation import Generate
 from tests.sweep.build import build as build_text
 from tests.sweep.pictured import build, tokenizer
@@ -126,6 +127,65 @@ def test_a_folder_is_loaded_with_its_processor(tmp_path: Path) -> None:
         for model in (headscope.load(tmp_path, device="cpu"), loaded("qwen2_vl"))
     ]
     np.testing.assert_array_equal(*maps)
+
+
+TEMPLATE = (
+    "{% for message in messages %}<s>{{ message.role }}: {% if message.content is string %}{{ message.content }}{% else %}{% for part in message.content %}"
+    "{% if part.type == 'image' %}<vision_start><image><vision_end>{% else %}{{ part.text }}{% endif %}{% endfor %}{% endif %}</s>{% endfor %}"
+    "{% if add_generation_prompt %}<s>assistant: {% endif %}"
+)
+TALK = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": TEXT}]
+
+
+@pytest.mark.parametrize("of", ["processor", "tokenizer"])
+def test_a_conversation_with_an_image(of: str) -> None:
+    """The image comes before the user's first message; tokens of messages have their roles, those of the image and the template none."""
+    module, processor = parts("qwen2_vl")
+    talking = copy.copy(processor)
+    if of == "processor":
+        talking.chat_template = TEMPLATE
+    else:
+        talking.tokenizer = copy.deepcopy(processor.tokenizer)
+        talking.tokenizer.chat_template = TEMPLATE
+    model = headscope.load(module, talking)
+    found = headscope.analyze(model, messages=TALK, image=picture(48, 32), lenses=("weights",))
+    said = {role: "".join(token.text for token in found.tokens if token.role == role) for role in ("system", "user")}
+    assert said == {"system": "Be brief.", "user": TEXT}
+    patches = [place for place, token in enumerate(found.tokens) if token.kind == "image"]
+    assert [found.tokens[place].role for place in patches] == [None] * len(patches)
+    first = next(place for place, token in enumerate(found.tokens) if token.role == "user")
+    assert patches[-1] + 2 == first
+    prompt = f"<s>system: Be brief.</s><s>user: <vision_start><image><vision_end>{TEXT}</s><s>assistant: "
+    given = processor(
+        text=[prompt], images=[Image.fromarray(picture(48, 32))], return_tensors="pt", add_special_tokens=False
+    )
+    assert [token.id for token in found.tokens] == given["input_ids"][0].tolist()
+    for ours, theirs in zip(
+        found.maps["weights"], own(model, model.encode(messages=_messages(), image=picture(48, 32))), strict=True
+    ):
+        np.testing.assert_allclose(ours, theirs, atol=1e-5)
+    answered = headscope.analyze(
+        model, messages=TALK, image=picture(48, 32), generate={"max_new_tokens": 2}, lenses=("weights",), maps=False
+    )
+    assert {token.role for token in answered.tokens[-2:] if token.kind != "special"} == {"assistant"}
+
+
+def test_conversations_with_an_image_that_are_refused() -> None:
+    module, processor = parts("qwen2_vl")
+    for template, messages, reason in (
+        (None, TALK, "no chat template"),
+        (TEMPLATE, TALK[:1], "no place for one image"),
+        (TEMPLATE.replace("<image>", ""), TALK, "no place for one image"),
+        (TEMPLATE, [{"role": "user", "content": "a <image> b"}], "name of a special token"),
+    ):
+        talking = copy.copy(processor)
+        talking.chat_template = template
+        with pytest.raises(Unsupported, match=reason):
+            headscope.analyze(headscope.load(module, talking), messages=messages, image=picture(48, 32))
+
+
+def _messages() -> list[Message]:
+    return [Message(**each) for each in TALK]
 
 
 def test_a_processor_that_needs_its_part_for_videos_says_so(tmp_path: Path) -> None:

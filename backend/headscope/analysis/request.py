@@ -98,7 +98,8 @@ class AnalysisRequest(BaseModel):
         fail_fast=True,
         min_length=1,
         max_length=1_000,
-        description="A conversation instead of a text, for models with a chat template. If the last message is not the assistant's, the beginning of its answer is added.",
+        description="A conversation instead of a text, for models with a chat template. If the last message is not the assistant's, the beginning of its answer is added. "
+        "An image goes before the user's first message.",
     )
     token_ids: list[Count] | None = Field(
         default=None,
@@ -179,9 +180,9 @@ class AnalysisRequest(BaseModel):
     def _makes_sense(self) -> Self:
         names = ("text", "messages", "token_ids", "image")
         given = tuple(name for name in names if getattr(self, name) is not None)
-        if len(given) != 1 and given != ("text", "image"):
+        if len(given) != 1 and given not in (("text", "image"), ("messages", "image")):
             raise InvalidRequest(
-                "Give one of text, messages, token_ids and image, or an image and a text.", pointer="/text"
+                "Give one of text, messages, token_ids and image, or an image and a text or messages.", pointer="/text"
             )
         if self.text_pair is not None and self.image is not None:
             raise InvalidRequest("An image goes with one text. Omit the second text.", pointer="/text_pair")

@@ -41,6 +41,7 @@ LOST = (
     "The model's chat template changes the contents of these messages, so Headscope cannot tell which tokens are whose. "
     "Format the conversation yourself, and give it as a text."
 )
+NAMED = "A message contains the name of a special token, which this model's tokenizer cannot keep apart from its own. Remove it."
 # Characters of the private use area.
 PRIVATE = tuple(map(chr, range(0xE000, 0xF900)))
 
@@ -54,20 +55,24 @@ class Message(Params):
 
 @dataclass(frozen=True)
 class ChatTemplate:
-    """The chat template of a fast tokenizer of transformers."""
+    """The chat template of a fast tokenizer of transformers, or of a processor, which has `own`."""
 
     tokenizer: Any
+    own: str | None = None
 
     @property
     def source(self) -> str:
         """The template itself."""
-        return str(self.tokenizer.get_chat_template())
+        return self.own or str(self.tokenizer.get_chat_template())
 
-    def render(self, messages: Sequence[Message], *, answer: bool) -> str:
-        """Format a conversation; with `answer` up to where the assistant's next message begins. Raises InvalidRequest for messages that the template rejects."""
+    def render(self, messages: Sequence[Message], *, answer: bool, pictured: bool = False) -> str:
+        """Format a conversation; with `answer` up to where the assistant's next message begins, `pictured` with an image before the user's first message.
+
+        Raises InvalidRequest for messages that the template rejects.
+        """
         try:
             text = self.tokenizer.apply_chat_template(
-                [message.model_dump() for message in messages],
+                _with_image(messages) if pictured else [message.model_dump() for message in messages],
                 tokenize=False,
                 add_generation_prompt=answer,
                 chat_template=TODAY + self.source,
@@ -108,6 +113,19 @@ class ChatTemplate:
             _Piece(name, id_, span, id_ in self.special)
             for name, id_, span in zip(found.tokens, found.ids, found.offsets, strict=True)
         ]
+
+
+def _with_image(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """Return messages whose contents are lists of parts, with an image as the first part of the user's first message."""
+    first = next((place for place, message in enumerate(messages) if message.role == "user"), -1)
+    image = [{"type": "image"}]
+    return [
+        {
+            "role": message.role,
+            "content": [*(image if place == first else []), {"type": "text", "text": message.content}],
+        }
+        for place, message in enumerate(messages)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,12 +199,31 @@ def encode(
     return Encoded(tokens, [0] * len(tokens), text=formatted.text, author="assistant", warnings=warnings)
 
 
-def _format(template: ChatTemplate, messages: Sequence[Message], *, answer: bool) -> _Formatted:
+def format_pictured(
+    template: ChatTemplate | None, messages: Sequence[Message]
+) -> tuple[str, list[int], list[Role | None]]:
+    """Format a conversation with an image before the user's first message: the text, and the ids and roles of its tokens.
+
+    Raises InvalidRequest, InvalidText or Unsupported.
+    """
+    if template is None:
+        raise Unsupported(NO_TEMPLATE, pointer=POINTER)
+    check(messages)
+    formatted = _format(template, messages, answer=messages[-1].role != "assistant", pictured=True)
+    pieces = template.tokenize(formatted.text)
+    own = [piece.id for part in formatted.between for piece in template.tokenize(part) if piece.special]
+    if [piece.id for piece in pieces if piece.special] != own:
+        raise Unsupported(NAMED, pointer=POINTER)
+    return formatted.text, [piece.id for piece in pieces], [_role(piece, messages, formatted.spans) for piece in pieces]
+
+
+def _format(template: ChatTemplate, messages: Sequence[Message], *, answer: bool, pictured: bool = False) -> _Formatted:
     """Format a conversation, and find the contents by formatting placeholders in the same way. Raises InvalidRequest or Unsupported."""
-    text, every = template.render(messages, answer=answer), "".join(message.content for message in messages)
+    text = template.render(messages, answer=answer, pictured=pictured)
+    every = "".join(message.content for message in messages)
     mark = next(char for char in PRIVATE if char not in every)
     held = [Message(role=each.role, content=f"{mark}{place}{mark}") for place, each in enumerate(messages)]
-    rest, between = template.render(held, answer=answer), list[str]()
+    rest, between = template.render(held, answer=answer, pictured=pictured), list[str]()
     for placeholder in held:
         before, found, rest = rest.partition(placeholder.content)
         between.append(before)
@@ -212,10 +249,7 @@ def _tokenize(tokenizer: Tokenizer, template: ChatTemplate, formatted: _Formatte
         return whole
     harmless = replace(formatted, contents=[template.strip_names(content) for content in formatted.contents])
     if _tokenize_apart(tokenizer, template, harmless) != template.tokenize(harmless.text):
-        raise Unsupported(
-            "A message contains the name of a special token, which this model's tokenizer cannot keep apart from its own. Remove it.",
-            pointer=POINTER,
-        )
+        raise Unsupported(NAMED, pointer=POINTER)
     return _tokenize_apart(tokenizer, template, formatted)
 
 

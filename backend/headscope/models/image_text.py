@@ -11,7 +11,8 @@ from tokenizers import Tokenizer
 
 from ..core.tokens import Token
 from ..errors import InvalidImage, InvalidRequest, Unsupported
-from . import image_layout, images, processors, tokens
+from . import conversation, image_layout, images, processors, tokens
+from .conversation import Role
 from .image_layout import FRAME, Cell, Layout
 from .tokens import Encoded, Grid
 
@@ -23,6 +24,10 @@ NOT_PATCHES = (
     "It is unknown where in the image the image tokens of this model are: "
     "Headscope finds no rows and columns of patches that they correspond to. Omit the image."
 )
+NO_PLACE = (
+    "The model's chat template has no place for one image before the user's first message. Give an image and a text."
+)
+CHANGED = "The model's processor changes the conversation around the image, so it is unknown which tokens are whose. Give an image and a text."
 # Outputs of a processor that follow from the text; `labels` are for training.
 OF_TEXT = ("input_ids", "attention_mask", "labels")
 # Ids in the configuration, or in the processor, of the tokens around an image, which processors leave to the prompt.
@@ -39,11 +44,21 @@ def encode(model: Any, given: Any) -> Encoded:
     processor, tokenizer, config = model.processor, model.tokenizer, model.module.config
     if processor is None or tokenizer is None:
         raise Unsupported(model.no_processor if tokenizer else model.no_tokenizer, pointer="/image")
-    tokens.check_text(given.text)
+    if given.messages is None:
+        tokens.check_text(given.text)
     picture = images.read(given.image)
     images.check_target(processor.image_processor, *picture.size)
-    outputs, details = _process(processor, picture, given.text, _around((config, processor), tokenizer))
-    ids, patch = outputs["input_ids"][0].tolist(), image_token(processor, config)
+    roles: list[Role | None] = []
+    if given.messages is None:
+        outputs, details = _process(processor, picture, given.text, _around((config, processor), tokenizer))
+        ids = outputs["input_ids"][0].tolist()
+    else:
+        prompt, formatted, roles = conversation.format_pictured(model.template, given.messages)
+        place = _place_of_image(formatted, processor)
+        outputs, details = _call(processor, picture, prompt, add_special_tokens=False)
+        ids = outputs["input_ids"][0].tolist()
+        roles = _stretched(roles, formatted, place, ids)
+    patch = image_token(processor, config)
     if given.max_tokens is not None and given.max_tokens < len(ids):
         raise InvalidRequest("An image and its text cannot be truncated. Omit max_tokens.", pointer="/max_tokens")
     layout = image_layout.find(details, processor, config, picture, ids.count(patch))
@@ -54,9 +69,13 @@ def encode(model: Any, given: Any) -> Encoded:
         tokenizer, Encoded([], [], text=""), ids, model.special_ids | special | {patch}, model.unknown
     )
     whole, main, cells = layout.picture(), layout.views[0], iter(layout.cells)
+    listed = [_place(token, next(cells), layout) if token.id == patch else token for token in encoded.tokens]
+    if roles:
+        listed = [replace(token, role=role) for token, role in zip(listed, roles, strict=True)]
     return replace(
         encoded,
-        tokens=[_place(token, next(cells), layout) if token.id == patch else token for token in encoded.tokens],
+        tokens=listed,
+        author="assistant" if roles else None,
         generated=0,
         pictured={name: value for name, value in outputs.items() if name not in OF_TEXT},
         grid=Grid(main.rows, main.columns, main.patch, (whole.shape[1], whole.shape[0])),
@@ -74,6 +93,23 @@ def arguments(encoded: Encoded, device: torch.device, dtype: torch.dtype) -> dic
             value = value.to(device, dtype if value.is_floating_point() else None)
         found[name] = value
     return found
+
+
+def _place_of_image(formatted: list[int], processor: Any) -> int:
+    """Return which token of a formatted conversation stands for the image. Raises Unsupported if none does, or several."""
+    name = getattr(processor, "image_placeholder_token", None) or getattr(processor, "image_token", None)
+    image = processor.tokenizer.convert_tokens_to_ids(name)
+    if formatted.count(image) != 1:
+        raise Unsupported(NO_PLACE, pointer="/image")
+    return formatted.index(image)
+
+
+def _stretched(roles: list[Role | None], formatted: list[int], place: int, ids: list[int]) -> list[Role | None]:
+    """Return the roles of the processor's tokens, given those of a conversation in which the token at `place` stands for the image. Raises Unsupported."""
+    after = len(formatted) - place - 1
+    if ids[:place] != formatted[:place] or ids[len(ids) - after :] != formatted[place + 1 :]:
+        raise Unsupported(CHANGED, pointer="/messages")
+    return [*roles[:place], *[None] * (len(ids) - place - after), *roles[place + 1 :]]
 
 
 def image_token(processor: Any, config: Any) -> int:
@@ -133,10 +169,10 @@ def _process(
     return _call(processor, picture, image + text) if twice else found
 
 
-def _call(processor: Any, picture: Any, prompt: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def _call(processor: Any, picture: Any, prompt: str, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     reading = processors.for_one_call(processor)
     try:
-        found = reading(images=[picture], text=[prompt], return_tensors="pt", **_options(reading))
+        found = reading(images=[picture], text=[prompt], return_tensors="pt", **_options(reading), **options)
     except Exception as error:  # processors may raise anything
         raise InvalidImage(
             "The model's processor fails on this image and text. Send an image closer to square, or load the model with another processor.",

@@ -88,7 +88,7 @@ def wrap(module: Any, processor: Any = None, name: str | None = None) -> Model:
         unknown=getattr(tokenizer, "unk_token", None),
         processor=processor if hasattr(processor, "image_processor") and not slow else None,
         mask=getattr(tokenizer, "mask_token", None),
-        template=ChatTemplate(tokenizer) if not slow and getattr(tokenizer, "chat_template", None) else None,
+        template=None if slow else _template(processor, tokenizer),
         target_tokenizer=_target_tokenizer(tokenizer) if known.kind == "encoder-decoder" and not slow else None,
         no_tokenizer=processors.SLOW if slow else NO_TOKENIZER,
         vectors=trained_mechanism.read_vectors(config),
@@ -97,6 +97,13 @@ def wrap(module: Any, processor: Any = None, name: str | None = None) -> Model:
 
 def _name(module: Any) -> str:
     return str(module.config.name_or_path or type(module).__name__)
+
+
+def _template(processor: Any, tokenizer: Any) -> ChatTemplate | None:
+    """Return the chat template of a processor of texts and images, or of a tokenizer; None if neither has one."""
+    own = getattr(processor, "chat_template", None) if hasattr(processor, "image_processor") else None
+    own = own if isinstance(own, str) and hasattr(tokenizer, "apply_chat_template") else None
+    return ChatTemplate(tokenizer, own) if own or getattr(tokenizer, "chat_template", None) else None
 
 
 def _image_processor(processor: Any) -> Any:

@@ -127,7 +127,7 @@ def reads_both(facts: Facts) -> bool:
 def _check_image_text(facts: Facts, given: InputKind) -> None:
     if not facts.image_text:
         raise Unsupported("This model takes text. Choose a vision model for an image.", pointer="/image")
-    if given.text is None:
+    if given.text is None and given.messages is None:
         raise InvalidRequest("This model reads an image together with a text. Give a text too.", pointer="/text")
     known = _families().get(facts.image_text, {}).get("image", EQUAL)
     if known != EQUAL:
