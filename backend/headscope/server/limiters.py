@@ -92,8 +92,9 @@ class MemoryLimiter:
         try:
             yield
         finally:
-            with self._lock:
-                self._taken -= taken
+            if taken:
+                with self._lock:
+                    self._taken -= taken
 
     def take(self, size: int) -> None:
         """Reserve bytes before they are allocated. Raises TooManyRequests above the client's limit, and ServerBusy above the total."""

@@ -55,7 +55,7 @@ class BodyLimitMiddleware:
         self._checking = asyncio.Semaphore(1)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] != "http" or scope["method"] in SAFE_METHODS:
             await self._app(scope, receive, send)
             return
         with self._memory.request():
@@ -75,8 +75,6 @@ class BodyLimitMiddleware:
 
         Raises RequestTimeout, TooManyRequests, ServerBusy, InvalidRequest, HTTPException if the body is too large, or ClientDisconnect.
         """
-        if scope["method"] in SAFE_METHODS:
-            return receive
         body = _Body(receive, self._limits.largest(scope["path"]))
         if scope["path"] in self._limits.files:
             return body.receive
