@@ -12,8 +12,11 @@ import pytest
 from celery.exceptions import SoftTimeLimitExceeded
 
 from headscope.jobs import Job, JobDatabase, Problem, Worker
+from headscope.jobs.celery import application
+from headscope.jobs.outbox import Outbox
 from headscope.jobs.worker_process import WorkerProcess
 from tests.contract.job_databases import IDS, PROBLEM, Open, accept, claimed, running, status, the, work
+from tests.support.compose import Redis
 from tests.support.metrics import counted
 from tests.support.server import eventually
 
@@ -163,16 +166,22 @@ class Interrupted:
         raise AssertionError("not interrupted")
 
 
-def test_a_job_out_of_time_is_told_so(database: JobDatabase) -> None:
+def test_a_job_out_of_time_is_told_so(broker: Redis, database: JobDatabase) -> None:
     """The job fails as timed out, whatever the engine reported, and even if it ended right at the limit."""
-    accept(database, 0)
+    (job,) = accept(database, 0)
     station = WorkerProcess(
-        ONE, lambda: database, Interrupted, lambda: 0, lambda _: None, job_seconds=LONG, prewarm=False
+        ONE,
+        lambda: database,
+        Interrupted,
+        lambda found: Outbox(found, application(broker.url, job_seconds=LONG), broker.url),
+        lambda _: None,
+        job_seconds=LONG,
+        prewarm=False,
     )
     station._engine = station._make_engine()
     before = signal.getsignal(signal.SIGUSR1)
     try:
-        station.work("t")
+        station.work(job.task)
     finally:
         signal.signal(signal.SIGUSR1, before)
     ended = the(database, IDS[0])

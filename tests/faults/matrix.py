@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import psutil
 
-from headscope.jobs.celery import queue
+from headscope.jobs.outbox import STEPS
+from headscope.jobs.sending import queue_name
 from tests.faults.load import Load
 from tests.faults.stage import Account, Stage
 from tests.faults.test_same_request import ask as crowd
@@ -21,6 +22,8 @@ from tests.support.server import API, Server, eventually, gone
 Strike = Callable[[Stage, Load], None]
 CLUSTER, EMBEDDED = "cluster", "embedded"
 BOTH = (EMBEDDED, CLUSTER)
+# The lists of a queue, one for each step of priority.
+QUEUES = [queue_name("cpu") + step for step in STEPS]
 UNLIMITED = (psutil.RLIM_INFINITY, psutil.RLIM_INFINITY)
 # Takes seconds and a lot of memory.
 LARGE = {"text": "The cat sat on the mat because it was tired. " * 60, "max_tokens": 400}
@@ -269,8 +272,9 @@ def messages_doubled(stage: Stage, load: Load) -> None:
     stage.midway(load)
     stage.struck()
     with stage.cluster.broker.client() as broker:
-        for message in broker.lrange(queue("cpu"), 0, -1):
-            broker.lpush(queue("cpu"), message, message)
+        for key in QUEUES:
+            for message in broker.lrange(key, 0, -1):
+                broker.lpush(key, message, message)
         for tag in broker.zrange("unacked_index", 0, -1):
             broker.zadd("unacked_index", {tag: 0})  # so old that it is delivered again
 
@@ -280,7 +284,7 @@ def messages_lost(stage: Stage, load: Load) -> None:
     stage.midway(load)
     stage.struck()
     with stage.cluster.broker.client() as broker:
-        broker.delete(queue("cpu"), "unacked", "unacked_index")
+        broker.delete(*QUEUES, "unacked", "unacked_index")
 
 
 @fault("no file can be written (RLIMIT_FSIZE)", *BOTH, documented=("storage-full",))

@@ -27,7 +27,7 @@ def parts(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[Pa
         yield cluster, way
 
 
-@pytest.mark.parametrize("word", [b"headscope queue", b"forward", b"done"], ids=["claim", "progress", "end"])
+@pytest.mark.parametrize("word", [b"loading", b"forward", b"done"], ids=["claim", "progress", "end"])
 def test_done_once(parts: Parts, word: bytes) -> None:
     """With any lost response there is one attempt."""
     cluster, way = parts

@@ -17,7 +17,9 @@ from .. import logs, stores
 from ..database import schema
 from ..errors import HeadscopeError
 from ..jobs import JobDatabase, Worker, WorkerState, celery, metrics
+from ..jobs.outbox import Outbox
 from ..jobs.worker_process import WorkerProcess
+from ..models.catalog import Catalog
 from ..server import doctor
 from ..server.service import PRELOAD, create_engine
 from ..settings import Settings
@@ -28,9 +30,13 @@ SILENT_SECONDS = 15.0
 
 @click.command()
 @click.option("--device", help="cpu, cuda, cuda:1, or auto for the GPU if there is one.  [default: HEADSCOPE_DEVICE]")
+@click.option(
+    "--models",
+    help="Names of models, separated by commas: run only jobs of these, and have these run here.  [default: all]",
+)
 @click.option("--name", help="Unique name that is kept across restarts.  [default: device, host and process id]")
 @click.option("--check", is_flag=True, help="Only report whether a worker of this host is running: exit status 0 or 1.")
-def worker(device: str | None, name: str | None, check: bool) -> None:
+def worker(device: str | None, models: str | None, name: str | None, check: bool) -> None:
     """Run jobs of a cluster.
 
     Runs until it is stopped. Requires HEADSCOPE_DATABASE_URL and HEADSCOPE_REDIS_URL, and the servers' results: the same
@@ -54,7 +60,13 @@ def worker(device: str | None, name: str | None, check: bool) -> None:
     doctor.refuse_evicting_broker(settings)
     chosen = settings.model_copy(update={"device": _device(settings.device)})
     host = socket.gethostname()
-    identity = Worker(name or f"{chosen.device}@{host}-{os.getpid()}", chosen.device, pid=os.getpid(), host=host)
+    identity = Worker(
+        name or f"{chosen.device}@{host}-{os.getpid()}",
+        chosen.device,
+        models=_digests(settings, models),
+        pid=os.getpid(),
+        host=host,
+    )
     schema.prepare(facts)
     _wait_for_name(database, identity)
     facts.close()  # connections do not survive a fork
@@ -65,12 +77,19 @@ def worker(device: str | None, name: str | None, check: bool) -> None:
         identity,
         lambda: stores.job_database(settings, patient=True),
         lambda: create_engine(chosen),
-        lambda: celery.count_messages(url, chosen.device),
+        lambda database: Outbox(database, app, url),
         lambda database: stores.discard_ended(results(), database),
         job_seconds=settings.job_seconds,
         prewarm=settings.prewarm,
     )
     sys.exit(celery.serve(app, worker_process))
+
+
+def _digests(settings: Settings, models: str | None) -> frozenset[str]:
+    """Return the digests under which jobs of these models are queued. Raises Unknown."""
+    names = models.split(",") if models else []
+    found = [Catalog(settings).locate(name.strip(), pointer=None) for name in names]
+    return frozenset().union(*(located.accepted_digests() for located in found))
 
 
 def _device(setting: str) -> str:

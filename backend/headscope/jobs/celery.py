@@ -1,7 +1,7 @@
 """The Celery application of a cluster, and the process that `headscope worker` runs.
 
-A message does not name a job, it only signals that there is work. Workers claim jobs from the job database, so lost, duplicate or redelivered messages do
-no harm.
+Each task carries the jobs of one task of the database; its id and its arguments name them, so that Celery's tools show what runs. What a task does is decided
+by the database when it starts: messages that are lost, duplicated or redelivered do no harm.
 """
 
 from __future__ import annotations
@@ -16,17 +16,16 @@ from typing import Any
 
 import billiard
 import psutil
-import redis
 from celery import Celery, Task, signals
 from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
 from celery.worker.consumer import Consumer
 
 from ..errors import DatabaseUnavailable
+from .outbox import TASK
 from .worker_process import WorkerProcess
 
 logger = logging.getLogger("headscope.jobs")
 
-TASK = "headscope.work"
 # A child that is not ready after this long (s) is replaced; it loads the default model first.
 START_SECONDS = 300.0
 # Time between the soft and the hard limit of a job, in s.
@@ -35,16 +34,8 @@ GRACE_SECONDS = 10.0
 VISIBLE_SECONDS = 60.0
 # A stopping worker lets its job run for this long (s); then another worker restarts it. Docker allows 10 s.
 STOP_SECONDS = 8.0
-
-
-def class_of(device: str) -> str:
-    """Return the class of a device: cuda for cuda:1."""
-    return device.partition(":")[0]
-
-
-def queue(device: str) -> str:
-    """Return the name of the queue of a device's class: headscope.cuda for cuda:1."""
-    return f"headscope.{class_of(device)}"
+# A task that cannot reach the database is retried after 1, 2, 4, ... s, at most this many.
+RETRY_SECONDS = 10
 
 
 def application(url: str, *, job_seconds: float, child_bytes: int = 0) -> Celery:
@@ -67,6 +58,7 @@ def application(url: str, *, job_seconds: float, child_bytes: int = 0) -> Celery
         worker_proc_alive_timeout=START_SECONDS,
         worker_hijack_root_logger=False,
         worker_redirect_stdouts=False,
+        worker_send_task_events=True,
         worker_cancel_long_running_tasks_on_connection_loss=False,
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
@@ -83,15 +75,6 @@ def application(url: str, *, job_seconds: float, child_bytes: int = 0) -> Celery
     return app
 
 
-def count_messages(url: str, device: str) -> int:
-    """Return the number of messages in the queue of a device's class, 0 if the broker is away."""
-    try:
-        with redis.Redis.from_url(url, socket_connect_timeout=2, socket_timeout=5) as broker:
-            return int(broker.llen(queue(device)))
-    except redis.RedisError:
-        return 0
-
-
 def _kombu(url: str) -> str:
     """Return the URL in kombu's form, which differs for a Unix socket and its database."""
     if not url.startswith("unix://"):
@@ -102,9 +85,15 @@ def _kombu(url: str) -> str:
 
 def serve(app: Celery, worker_process: WorkerProcess) -> int:
     """Run a worker until it is stopped; return the exit status. Jobs run in a child, which can be killed alone."""
+    again = {
+        "autoretry_for": (DatabaseUnavailable,),
+        "retry_backoff": 1,
+        "retry_backoff_max": RETRY_SECONDS,
+        "max_retries": None,
+    }
 
-    @app.task(name=TASK, bind=True)  # type: ignore[untyped-decorator]
-    def work(task: Task) -> None:
+    @app.task(name=TASK, bind=True, **again)  # type: ignore[untyped-decorator]
+    def run(task: Task, _: list[str]) -> None:
         worker_process.work(task.request.id)
 
     def open_child(**_: Any) -> None:
@@ -121,12 +110,11 @@ def serve(app: Celery, worker_process: WorkerProcess) -> int:
         warnings.filterwarnings("ignore", category=category)
     worker = app.Worker(
         hostname=f"headscope@{worker_process.worker.name}",
-        queues=[queue(worker_process.worker.device)],
+        queues=worker_process.queues,
         consumer_cls=_Consumer,
         quiet=True,
         without_gossip=True,
         without_mingle=True,
-        without_heartbeat=True,
     )
     worker.start()
     with suppress(DatabaseUnavailable):
@@ -136,7 +124,8 @@ def serve(app: Celery, worker_process: WorkerProcess) -> int:
 
 def _quieten(**_: Any) -> None:
     """Keep the logging configuration; silence the logs about messages and the missing result backend."""
-    logging.getLogger("celery.worker.request").setLevel(logging.CRITICAL)
+    for name in ("celery.worker.request", "celery.app.trace"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     logging.getLogger("celery.worker.control").setLevel(logging.ERROR)
     billiard.get_logger().propagate = True  # otherwise it bypasses our log
 

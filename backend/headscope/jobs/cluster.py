@@ -1,4 +1,4 @@
-"""The server's side of a cluster: sends messages to workers for queued jobs, and requeues the jobs of lost workers."""
+"""The server's side of a cluster: sends tasks to workers, and requeues the jobs of lost workers."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import threading
 import time
 from collections.abc import Callable
 
-import redis
-from kombu.exceptions import OperationalError
-
 from ..errors import HeadscopeError
-from .celery import TASK, application, class_of, queue
+from .celery import application
 from .job import WorkerState
 from .job_database import JobDatabase
+from .outbox import BROKER_AWAY, Outbox
+from .sending import class_of, queues_of
 
 logger = logging.getLogger("headscope.jobs")
 
@@ -22,13 +21,10 @@ TICK_SECONDS = 1.0
 STALE_SECONDS = 15.0
 # How often old jobs are removed, in s.
 TRIM_SECONDS = 60.0
-# Most messages in a queue: no tick needs more.
-MOST_MESSAGES = 1000
-AWAY = (OperationalError, redis.RedisError, OSError)
 
 
 class Cluster:
-    """A thread that checks the job database every second, and when woken. Any number of servers may run one: all of its actions are idempotent.
+    """A thread that looks after the jobs every second, and sends tasks when woken. Any number of servers may run one: all of its actions are idempotent.
 
     `prepare` is called once the database is available, and raises HeadscopeError if it cannot be used.
     """
@@ -43,16 +39,14 @@ class Cluster:
         prepare: Callable[[], None] = lambda: None,
         discard_ended: Callable[[], None] = lambda: None,
     ) -> None:
-        self._prepare = prepare
+        self._prepare, self._discard_ended = prepare, discard_ended
         self._database, self._app = database, application(url, job_seconds=job_seconds)
-        self._discard_ended = discard_ended
-        self._broker = redis.Redis.from_url(url, socket_connect_timeout=2, socket_timeout=5)
+        self._outbox = Outbox(database, self._app, url)
         self._job_seconds, self._cancel_seconds = job_seconds, cancel_seconds
         self._wake, self._stopping = threading.Event(), threading.Event()
         self._connected_at: float | None = None  # None while the database is not available
         self._sends, self._told = False, ""
         self._checked = self._trimmed = 0.0
-        self._classes: frozenset[str] = frozenset()
         self._thread = threading.Thread(target=self._run, name="cluster", daemon=True)
 
     def start(self) -> None:
@@ -60,7 +54,7 @@ class Cluster:
         self._thread.start()
 
     def wake(self) -> None:
-        """Make the thread check the job database now."""
+        """Make the thread send tasks now."""
         self._wake.set()
 
     def stop(self) -> None:
@@ -74,10 +68,13 @@ class Cluster:
         return self._thread.is_alive() and self._connected_at is not None and self._sends
 
     def depths(self) -> dict[str, int]:
-        """Return the number of messages in the queue of each device class that had a worker. Empty while the broker is away."""
+        """Return the number of messages that wait for workers of each device class. Empty while the broker is away."""
+        served: dict[str, set[str]] = {}
         try:
-            return {name: int(self._broker.llen(queue(name))) for name in sorted(self._classes)}
-        except redis.RedisError:
+            for state in self._outbox.workers():
+                served.setdefault(class_of(state.worker.device), set()).update(queues_of(state))
+            return {name: self._outbox.length(queues) for name, queues in sorted(served.items())}
+        except BROKER_AWAY:
             return {}
 
     def _run(self) -> None:
@@ -86,13 +83,11 @@ class Cluster:
             try:
                 if self._connected_at is None:
                     self._prepare()
-                states = self._database.workers()
-                listed = {class_of(state.worker.device) for state in states}
-                self._classes |= listed
-                self._publish({queue(name) for name in listed})
-                if time.monotonic() - self._checked >= TICK_SECONDS:
+                due = time.monotonic() - self._checked >= TICK_SECONDS
+                self._send(recover=due)
+                if due:
                     self._checked = time.monotonic()
-                    self._reconcile({state.worker.name: state for state in states})
+                    self._reconcile({state.worker.name: state for state in self._database.workers()})
                     self._discard_ended()
                 self._note(None)
             except HeadscopeError as error:
@@ -111,17 +106,14 @@ class Cluster:
                 logger.warning("jobs keep waiting: %s", error)
             self._connected_at, self._told = None, str(error)
 
-    def _publish(self, queues: set[str]) -> None:
-        """Fill each queue up to as many messages as there are queued jobs."""
+    def _send(self, *, recover: bool) -> None:
+        """Send tasks, first what the broker has lost."""
         try:
-            self._broker.ping()
-            waiting = min(self._database.waiting(), MOST_MESSAGES) if queues else 0
-            for name in queues if waiting else ():
-                missing = waiting - int(self._broker.llen(name))
-                for _ in range(missing):
-                    self._app.send_task(TASK, queue=name, ignore_result=True, retry=False)
+            if recover:
+                self._outbox.recover()
+            self._outbox.send()
             sends = True
-        except AWAY:
+        except BROKER_AWAY:
             sends = False
         if sends != self._sends:
             logger.warning("connected to the broker" if sends else "cannot reach the broker; queued jobs keep waiting")
@@ -147,4 +139,5 @@ class Cluster:
     def _kill(self, state: WorkerState | None) -> None:
         """Kill the process that runs a worker's task; its parent starts another."""
         if state and state.worker.task:
+            self._database.rename(state.worker.task)
             self._app.control.revoke(state.worker.task, terminate=True, signal="SIGKILL")

@@ -17,7 +17,7 @@ from typing import Any
 
 from ..errors import HeadscopeError, StorageFull, StoreUnavailable
 from . import metrics
-from .engine import Engine, Problems
+from .engine import Engine, Problems, run_jobs
 from .job import Job, Worker, outcome, timed_out
 from .job_database import JobDatabase
 from .progress import PipeReporter, ServerReporter
@@ -274,7 +274,7 @@ def _prewarm() -> None:
 def _work(jobs: list[Job]) -> Outcome:
     """Run jobs, in the child."""
     _Child.reporter.begin({job.id: job.run for job in jobs})
-    problems = _Child.engine.run(jobs, _Child.reporter)
+    problems = run_jobs(_Child.engine, jobs, _Child.reporter)
     return problems, _Child.engine.most_tokens
 
 

@@ -86,26 +86,27 @@ class Job:
 @dataclass(frozen=True, slots=True)
 class Worker:
     """A worker process. `name` outlives the process, `task` is the Celery task it runs (for revoking it), `warm` the digests of the models in its
-    memory, `most_tokens` the most tokens of several inputs in one forward pass (0: one input at a time).
+    memory, `models` those it serves alone (empty: all), `most_tokens` the most tokens of several inputs in one forward pass (0: one input at a time).
     """
 
     name: str
     device: str = "cpu"
     task: str = ""
     warm: frozenset[str] = frozenset()
+    models: frozenset[str] = frozenset()
     most_tokens: int = 0
     pid: int = 0
     host: str = ""
 
     def to_json(self) -> str:
         """Return the worker as JSON."""
-        return json.dumps({**asdict(self), "warm": sorted(self.warm)})
+        return json.dumps({**asdict(self), "warm": sorted(self.warm), "models": sorted(self.models)})
 
     @staticmethod
     def from_json(text: str) -> Worker:
         """Return the worker of such JSON."""
         values = json.loads(text)
-        return Worker(**{**values, "warm": frozenset(values["warm"])})
+        return Worker(**{**values, "warm": frozenset(values["warm"]), "models": frozenset(values["models"])})
 
 
 @dataclass(frozen=True, slots=True)

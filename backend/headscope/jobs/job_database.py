@@ -34,7 +34,8 @@ from .job import (
     queue_full,
     timed_out,
 )
-from .queries import ORDER, QUEUED, RUNNING, JobQueries, find
+from .queries import ORDER, QUEUED, RUNNING, find
+from .sending import TaskSending
 
 # A job that has lost this many workers fails.
 ATTEMPTS = 3
@@ -47,7 +48,7 @@ TRIM_JOBS = 1_000
 STEP_SECONDS = 1e-6
 
 
-class JobDatabase(JobQueries):
+class JobDatabase(TaskSending):
     """The queue, its workers, and the grants of its owners. When a study ends, its chunks are cancelled and removed; their changes are its changes, too."""
 
     def enqueue(
@@ -105,32 +106,35 @@ class JobDatabase(JobQueries):
             if most is not None and connection.execute(count.where(jobs.c.owner == name)).scalar_one() > most:
                 raise queue_full(most, own=True)
 
-    def claim(self, worker: Worker, *, downloads: bool | None = None) -> list[Job]:
-        """Claim the next queued job, and others of its task as far as the worker takes several at once; return an empty list if none is queued.
+    def claim(self, worker: Worker, *, task: str | None = None, downloads: bool | None = None) -> list[Job]:
+        """Claim queued jobs of a task (None: the next one), as many as the worker takes at once; return an empty list if none is queued.
 
         They are running from now on, with one more attempt and a new `run` each. `downloads`: only these, or only others (None: both).
         """
-        kind = {None: sa.true(), True: jobs.c.kind == "download", False: jobs.c.kind != "download"}[downloads]
+        which = QUEUED if downloads is None else QUEUED & ((jobs.c.kind == "download") == downloads)
+        which = which if task is None else which & (jobs.c.task == task)
         with self._database.read() as connection:
-            if connection.execute(sa.select(jobs.c.id).where(QUEUED, kind).limit(1)).first() is None:
+            if connection.execute(sa.select(jobs.c.id).where(which).limit(1)).first() is None:
                 return []
-        waits = sa.exists().where(jobs.c.owner == owners.c.owner, QUEUED, kind)
-        next_owner = sa.select(owners.c.owner).where(waits).order_by(owners.c.served, owners.c.owner).limit(1)
-        head = sa.select(jobs.c.task, jobs.c.tokens, jobs.c.owner, jobs.c.kind, jobs.c.batch)
-        head = head.where(QUEUED, kind, jobs.c.owner == next_owner.scalar_subquery()).order_by(*ORDER).limit(1)
+        head = sa.select(jobs.c.task, jobs.c.tokens, jobs.c.owner, jobs.c.kind, jobs.c.batch).where(which)
         with self._database.change() as connection:
-            self._database.take_turn(connection, "headscope queue")
-            first = connection.execute(head).first()
+            if task is None:
+                self._database.take_turn(connection, "headscope queue")
+                waits = sa.exists().where(jobs.c.owner == owners.c.owner, which)
+                next_owner = sa.select(owners.c.owner).where(waits).order_by(owners.c.served, owners.c.owner).limit(1)
+                head = head.where(jobs.c.owner == next_owner.scalar_subquery())
+            first = connection.execute(head.order_by(*ORDER).limit(1)).first()
             if first is None:
                 return []
-            turn = sa.select(sa.func.max(owners.c.served) + 1).scalar_subquery()
-            connection.execute(owners.update().where(owners.c.owner == first.owner).values(served=turn))
+            if task is None:
+                self._serve(connection, first.owner)
             self._record_worker(connection, worker)
             return self._take(connection, worker, first)
 
     def _take(self, connection: sa.Connection, worker: Worker, first: Any) -> list[Job]:
         most = max(worker.most_tokens // first.tokens, 1) if first.tokens else 1
         group = sa.select(jobs.c.id).where(jobs.c.task == first.task, QUEUED).order_by(*ORDER).limit(most)
+        group = group.with_for_update(skip_locked=True)  # another worker may run the rest of the task
         now = self._database.now(connection)
         if first.kind == "chunk":
             connection.execute(_change(now, jobs.c.id == first.batch))

@@ -70,30 +70,32 @@ class JobQueries(Grants):
     def position(self, job: Job) -> int | None:
         """Return how many jobs will be taken before this queued one; None if it is not queued.
 
-        Owners take turns. Before the job at rank r of an owner, each other owner has r turns, and one more if it was served less recently.
+        In a cluster, what was sent to the broker goes first, unless it is of a batch and this is not. Then owners take turns: before the job at rank r of an
+        owner, each other owner has r turns, and one more if it was served less recently.
         """
-        earlier = sa.tuple_(*ORDER) < sa.tuple_(job.priority, job.created, job.id)
+        sent = jobs.c.sent.is_not(None)
+        mine = self._rows(sa.select(jobs.c.sent, jobs.c.owner).where(QUEUED, jobs.c.id == job.id))
+        if not mine:
+            return None
+        ahead = sa.select(sa.func.count()).select_from(jobs).where(QUEUED, sent, jobs.c.priority <= job.priority)
+        if mine[0].sent is not None:
+            return int(self._value(ahead.where(sa.tuple_(jobs.c.sent, *ORDER) < sa.tuple_(mine[0].sent, *_key(job)))))
+        earlier = sa.tuple_(*ORDER) < sa.tuple_(*_key(job))
         queues = (
-            sa.select(
-                jobs.c.owner,
-                owners.c.served,
-                sa.func.count(),
-                sa.func.count().filter(jobs.c.id == job.id),
-                sa.func.count().filter(earlier),
-            )
+            sa.select(jobs.c.owner, sa.func.count(), sa.func.count().filter(earlier))
             .join(owners, jobs.c.owner == owners.c.owner)
-            .where(QUEUED)
+            .where(QUEUED, ~sent)
             .group_by(jobs.c.owner, owners.c.served)
             .order_by(owners.c.served, jobs.c.owner)
         )
-        lengths, mine = [], None
-        for place, (_, _, length, own, rank) in enumerate(self._rows(queues)):
-            lengths.append(length)
-            mine = (place, rank) if own else mine
-        if mine is None:
+        lengths = self._rows(queues)
+        ranks = ((place, rank) for place, (owner, _, rank) in enumerate(lengths) if owner == mine[0].owner)
+        found = next(ranks, None)
+        if found is None:  # it has just been sent or claimed
             return None
-        place, rank = mine
-        return int(rank + sum(min(length, rank + (n < place)) for n, length in enumerate(lengths) if n != place))
+        place, rank = found
+        others = (min(length, rank + (n < place)) for n, (_, length, _) in enumerate(lengths) if n != place)
+        return int(self._value(ahead) + rank + sum(others))
 
     def statuses(self) -> dict[str, int]:
         """Return the number of jobs by status."""
@@ -152,6 +154,10 @@ def find(connection: sa.Connection, *conditions: sa.ColumnElement[bool], newest:
     query = sa.select(*COLUMNS).where(*conditions)
     query = query.order_by(*ORDER) if newest is None else query.order_by(jobs.c.created.desc(), jobs.c.id).limit(newest)
     return [_job(row._mapping) for row in connection.execute(query)]  # noqa: SLF001 - public, in spite of its name
+
+
+def _key(job: Job) -> tuple[int, float, str]:
+    return job.priority, job.created, job.id
 
 
 def _job(values: Any) -> Job:

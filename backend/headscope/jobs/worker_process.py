@@ -13,12 +13,14 @@ from dataclasses import replace
 
 from celery.exceptions import SoftTimeLimitExceeded
 
-from ..errors import DatabaseUnavailable, HeadscopeError
+from ..errors import DatabaseUnavailable
 from . import metrics
-from .engine import Engine, Problems
-from .job import Job, Problem, Status, Worker, outcome, timed_out
+from .engine import Engine, Problems, run_jobs
+from .job import Job, Problem, Status, Worker, WorkerState, outcome, timed_out
 from .job_database import JobDatabase
+from .outbox import BROKER_AWAY, Outbox
 from .progress import DatabaseReporter
+from .sending import queues_of
 
 logger = logging.getLogger("headscope.jobs")
 
@@ -26,6 +28,8 @@ logger = logging.getLogger("headscope.jobs")
 HEARTBEAT_SECONDS = 3.0
 # A worker that receives no message for this long (s), although some are queued, is disconnected.
 SILENCE_SECONDS = 20.0
+# Most passes of one task, and how long (s) it goes on with another one, before it makes room for the tasks of others.
+PASSES, TURN_SECONDS = 4, 1.0
 
 
 class WorkerProcess:
@@ -39,16 +43,18 @@ class WorkerProcess:
         worker: Worker,
         database: Callable[[], JobDatabase],
         engine: Callable[[], Engine],
-        count_messages: Callable[[], int],
+        outbox: Callable[[JobDatabase], Outbox],
         discard_ended: Callable[[JobDatabase], None],
         *,
         job_seconds: float,
         prewarm: bool,
     ) -> None:
         self.worker, self._open_database, self._make_engine = worker, database, engine
-        self._count_messages, self._discard_ended = count_messages, discard_ended
+        self._make_outbox, self._discard_ended = outbox, discard_ended
         self._job_seconds, self._prewarm = job_seconds, prewarm
         self._database = database()
+        self.queues = queues_of(WorkerState(worker, 0.0))
+        self._outbox = outbox(self._database)
         self._reporter = DatabaseReporter(self._database)
         self._counts = metrics.relay().sending
         self._engine: Engine | None = None
@@ -67,6 +73,7 @@ class WorkerProcess:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         metrics.send_to(self._counts)
         self._database = self._open_database()
+        self._outbox = self._make_outbox(self._database)
         self._reporter = DatabaseReporter(self._database)
         with suppress(DatabaseUnavailable):
             self._take_over()
@@ -95,7 +102,7 @@ class WorkerProcess:
         self._database.deregister(self.worker.name)
 
     def work(self, task: str) -> None:
-        """Claim and run the next jobs, if any."""
+        """Claim and run the jobs of a task that are still queued, PASSES at most. Raises DatabaseUnavailable."""
         self._idle_since, self._late = float("inf"), False
         signal.signal(signal.SIGUSR1, self._interrupt)
         try:
@@ -112,34 +119,36 @@ class WorkerProcess:
         if self._engine is None:
             raise RuntimeError("open() must be called first")
         self._task = task
-        try:
+        until = time.monotonic() + TURN_SECONDS
+        for _ in range(PASSES):
             self._take_over()
             self._write_ends()
             self._requeue_unknown()
             jobs = self._claim()
-        except DatabaseUnavailable:
-            logger.warning("cannot reach the database; queued jobs keep waiting")
-            return
-        try:
-            if jobs:
+            if not jobs:
+                break
+            try:
                 self._run(jobs, self._engine)
-        finally:  # a time limit may interrupt anything: jobs without an end here are left to be settled
-            for job in jobs:
-                if job.run not in self._ends:
-                    self._jobs.pop(job.run, None)
+            finally:  # a time limit may interrupt anything: jobs without an end here are left to be settled
+                for job in jobs:
+                    if job.run not in self._ends:
+                        self._jobs.pop(job.run, None)
+            if self._late or time.monotonic() > until:
+                self._database.unsend([task])
+                break
+        else:
+            self._database.unsend([task])
+        with suppress(*BROKER_AWAY):
+            self._outbox.refill(self.queues)
 
     def _run(self, jobs: list[Job], engine: Engine) -> None:
         late = timed_out(self._job_seconds).problem()
         problems: Problems
         try:
             self._reporter.begin({job.id: job.run for job in jobs})
-            problems = engine.run(jobs, self._reporter)
+            problems = run_jobs(engine, jobs, self._reporter, (SoftTimeLimitExceeded,))
         except SoftTimeLimitExceeded:
             problems = dict.fromkeys((job.id for job in jobs), late)
-        except Exception:
-            logger.exception("job %s", ", ".join(job.id for job in jobs))
-            failed = HeadscopeError("The worker failed on this job; its log says why.")
-            problems = dict.fromkeys((job.id for job in jobs), failed.problem())
         if self._late:  # whatever the interrupted code reported
             problems = {id_: problem and late for id_, problem in problems.items()}
         self._ends |= {job.run: outcome(problems[job.id]) for job in jobs}
@@ -149,7 +158,7 @@ class WorkerProcess:
     def _claim(self) -> list[Job]:
         with self._claiming:
             self._claim_lost = True  # until the response is received
-            jobs = self._database.claim(self._current())
+            jobs = self._database.claim(self._current(), task=self._task)
             self._jobs |= {job.run: job for job in jobs}
             self._claim_lost = False
         return jobs
@@ -201,7 +210,8 @@ class WorkerProcess:
     def _restart_if_disconnected(self) -> None:
         """Kill the parent if it has received no message for long although some are queued; it is restarted."""
         idle = time.monotonic() - self._idle_since > SILENCE_SECONDS
-        self._missed = self._missed + 1 if idle and self._count_messages() else 0
+        with suppress(*BROKER_AWAY):
+            self._missed = self._missed + 1 if idle and self._outbox.length(self.queues) else 0
         if self._missed > 1:  # at two heartbeats: messages of the first may be in transit
             logger.error("no message received although some are queued: this worker exits to be restarted")
             os.kill(os.getppid(), signal.SIGKILL)  # this process ends with it

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..errors import CorruptModel, HeadscopeError
@@ -76,6 +76,10 @@ class Located:
         for path in sorted(p for pattern in safety.ALLOWED for p in self.folder.glob(pattern)):
             whole.update(f"{len(path.name)}:{path.name}:{file_digest(path)};".encode())
         return whole.hexdigest()
+
+    def accepted_digests(self) -> set[str]:
+        """Return the digests under which a request for the model may have been accepted: of its files, or of its hub id before the download."""
+        return {self.digest(), *([replace(self, folder=None).digest()] if self.hub else [])}
 
 
 # path -> ((size, mtime, inode), digest), so that weights are hashed once per process.

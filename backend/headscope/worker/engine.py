@@ -26,7 +26,7 @@ from ..models.loading import Model
 from ..models.located import Located
 from ..settings import Settings
 from ..store import Writer
-from .study_jobs import ReportProgress, StudyJobs, accepted_digests
+from .study_jobs import ReportProgress, StudyJobs
 
 logger = logging.getLogger("headscope.worker")
 
@@ -168,7 +168,7 @@ class AnalysisEngine:
         request = self._request(job.payload)
         located = self._catalog.locate(request.model)
         self._catalog.check(located)
-        if located.local and job.id not in map(request.key, accepted_digests(located)):
+        if located.local and job.id not in map(request.key, located.accepted_digests()):
             raise CorruptModel("The model's files changed after the request was accepted. Send it again.")
         writer = writers.enter_context(self._results.writer(job.id, (job.id, job.run)))
         return JobTask(request=request, job=job, located=located, sink=writer, progress=_Progress(reporter, job.id))

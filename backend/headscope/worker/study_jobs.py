@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from typing import Any, Protocol
 
@@ -151,13 +151,8 @@ class StudyJobs:
         found = [self._catalog.locate(variant.model) for variant in request.variants]
         for located in found:
             self._catalog.check(located)
-        digests = product(*map(accepted_digests, found))
+        digests = product(*(located.accepted_digests() for located in found))
         here = all(located.local for located in found)
         if here and content not in {request.chunk_key(several, rows.digest) for several in digests}:
             raise CorruptModel("The model's files changed after the study was accepted. Send it again.")
         return found
-
-
-def accepted_digests(located: Located) -> set[str]:
-    """Return the digests under which a request for the model may have been accepted: of its files, or of its hub id before the download."""
-    return {located.digest(), *([replace(located, folder=None).digest()] if located.hub else [])}

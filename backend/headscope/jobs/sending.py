@@ -1,0 +1,127 @@
+"""Which tasks are given to the broker of a cluster, in which order, and which have to be given again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from typing import NamedTuple
+
+import sqlalchemy as sa
+
+from ..database.tables import SENT, jobs, owners
+from .job import WorkerState
+from .queries import ORDER, QUEUED, JobQueries
+
+# Most tasks of one owner that are at the broker and have not started.
+AHEAD = 4
+# A task that is absent from the broker this long (s) after it was sent is lost.
+LOST_SECONDS = 3.0
+UNSENT = QUEUED & jobs.c.sent.is_(None)
+
+
+class TaskMessage(NamedTuple):
+    """A task to send: its id, its jobs, its queue and its priority (0: single request, 1: batch)."""
+
+    task: str
+    ids: list[str]
+    queue: str
+    priority: int
+
+
+class TaskSending(JobQueries):
+    """What the database knows of the messages at the broker."""
+
+    def choose(self, states: Collection[WorkerState]) -> list[TaskMessage]:
+        """Mark the next tasks as sent and return them: owner after owner, up to AHEAD that have not started, to queues that these workers serve."""
+        with self._database.read() as connection:
+            if not states or connection.execute(sa.select(jobs.c.id).where(UNSENT).limit(1)).first() is None:
+                return []
+        messages = list[TaskMessage]()
+        with self._database.change() as connection:
+            self._database.take_turn(connection, "headscope outbox")
+            unstarted, lengths, nowhere = Counter[str](), Counter[str](), set[str]()
+            held = sa.select(jobs.c.owner, jobs.c.queue, sa.func.count(jobs.c.task.distinct())).where(sa.text(SENT))
+            for owner, queue, number in connection.execute(held.group_by(jobs.c.owner, jobs.c.queue)):
+                unstarted[owner] += number
+                lengths[queue] += number
+            waits = sa.exists().where(jobs.c.owner == owners.c.owner, UNSENT)
+            order = sa.select(owners.c.owner).where(waits).order_by(owners.c.served, owners.c.owner)
+            names = [name for name in connection.execute(order).scalars() if unstarted[name] < AHEAD]
+            while names:
+                name = names.pop(0)
+                head = sa.select(jobs.c.task, jobs.c.model, jobs.c.priority).where(UNSENT, jobs.c.owner == name)
+                first = connection.execute(head.where(jobs.c.model.not_in(nowhere)).order_by(*ORDER).limit(1)).first()
+                if first is None:
+                    continue
+                found = route(states, first.model, lengths)
+                if found is None:
+                    nowhere.add(first.model)
+                    names.insert(0, name)
+                    continue
+                messages.append(self._mark(connection, first.task, found, first.priority))
+                self._serve(connection, name)
+                lengths[found] += 1
+                unstarted[name] += 1
+                names += [name] if unstarted[name] < AHEAD else []
+        return messages
+
+    def _mark(self, connection: sa.Connection, task: str, queue: str, priority: int) -> TaskMessage:
+        sent = jobs.update().where(jobs.c.task == task, UNSENT).values(sent=self._database.now(connection), queue=queue)
+        return TaskMessage(task, list(connection.execute(sent.returning(jobs.c.id)).scalars()), queue, priority)
+
+    def _serve(self, connection: sa.Connection, owner: str) -> None:
+        """Note that the owner was served last."""
+        turn = sa.select(sa.func.max(owners.c.served) + 1).scalar_subquery()
+        connection.execute(owners.update().where(owners.c.owner == owner).values(served=turn))
+
+    def unsend(self, tasks: Collection[str]) -> None:
+        """Let the queued jobs of these tasks be sent again: they are not at the broker."""
+        with self._database.change() as connection:
+            connection.execute(jobs.update().where(jobs.c.task.in_(tasks), QUEUED).values(sent=None))
+
+    def rename(self, task: str) -> None:
+        """Give the queued jobs of a task that was revoked another one: workers ignore its id from now on."""
+        with self._database.change() as connection:
+            new = {"task": jobs.c.task + "+", "sent": None}
+            connection.execute(jobs.update().where(jobs.c.task == task, QUEUED).values(new))
+
+    def unsend_lost(self, present: Collection[str], queues: Collection[str]) -> int:
+        """Let be sent again what is not among the tasks `present` at the broker, or in none of the `queues` that workers serve; return the number of jobs."""
+        with self._database.change() as connection:
+            self._database.take_turn(connection, "headscope outbox")
+            before = self._database.now(connection) - LOST_SECONDS
+            lost = jobs.c.task.not_in(present) | jobs.c.queue.not_in(queues)
+            return connection.execute(
+                jobs.update().where(sa.text(SENT), jobs.c.sent < before, lost).values(sent=None)
+            ).rowcount
+
+    def any_sent(self) -> bool:
+        """Return whether anything sent has not started for LOST_SECONDS."""
+        before = self.now() - LOST_SECONDS
+        return self._value(sa.select(jobs.c.id).where(sa.text(SENT), jobs.c.sent < before).limit(1)) is not None
+
+
+def class_of(device: str) -> str:
+    """Return the class of a device: cuda for cuda:1."""
+    return device.partition(":")[0]
+
+
+def queue_name(device: str, model: str = "") -> str:
+    """Return the name of the queue of a device's class, or of one model there: headscope.cuda for cuda:1."""
+    return ".".join(filter(None, ("headscope", class_of(device), model[:16])))
+
+
+def queues_of(state: WorkerState) -> list[str]:
+    """Return the queues that a worker serves."""
+    worker = state.worker
+    return [queue_name(worker.device, model) for model in sorted(worker.models)] or [queue_name(worker.device)]
+
+
+def route(states: Collection[WorkerState], model: str, lengths: Counter[str]) -> str | None:
+    """Return the queue of a task: of workers for its model, else of all others; among several the shortest one per worker. None if nobody serves it."""
+    chosen = [state for state in states if model in state.worker.models]
+    names = [queue_name(state.worker.device, model) for state in chosen] or [
+        queue_name(state.worker.device) for state in states if not state.worker.models
+    ]
+    served = Counter(names)
+    return min(sorted(served), key=lambda name: lengths[name] / served[name], default=None)

@@ -1,0 +1,119 @@
+"""Which tasks are sent to the broker: owner after owner, a few of each, to workers that serve them, and again if they are lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from headscope.jobs import JobDatabase, Worker, WorkerState, sending
+from headscope.jobs.sending import AHEAD, queue_name
+from tests.contract.job_databases import IDS, accept, claimed, the, work
+
+ONE = Worker("one")
+HERE = [WorkerState(ONE, 0.0)]
+
+
+def sent(database: JobDatabase, states: list[WorkerState] = HERE) -> list[int]:
+    """Send what is next; return the number of the first job of each task."""
+    return [int(min(message.ids), 16) for message in database.choose(states)]
+
+
+def start(database: JobDatabase, number: int) -> None:
+    """Run a job that was sent."""
+    (job,) = database.claim(ONE, task=the(database, f"{number:032x}").task)
+    assert database.finish(job.id, job.run, "done")
+
+
+def test_owners_take_turns_and_none_has_many_at_the_broker(database: JobDatabase) -> None:
+    """A flood waits in the database, where its order is decided; whoever comes later is sent at once."""
+    assert sent(database) == []
+    accept(database, *range(100, 120), owner="ann")
+    assert sent(database, []) == []
+    assert sent(database) == list(range(100, 100 + AHEAD))
+    accept(database, *range(3), owner="bob")
+    accept(database, 7, owner="cid", priority=1)
+    assert sent(database) == [0, 7, 1, 2]
+    assert sent(database) == []
+    start(database, 101)
+    start(database, 102)
+    assert sent(database) == [100 + AHEAD, 101 + AHEAD]
+
+
+def test_positions_at_the_broker_and_behind_it(database: JobDatabase) -> None:
+    """What was sent goes first; the rest takes turns."""
+    accept(database, *range(100, 110), owner="ann")
+    assert len(sent(database)) == AHEAD
+    (mine,) = accept(database, 0, owner="bob")
+    places = [database.position(the(database, f"{number:032x}")) for number in (100, 101, 100 + AHEAD, 109, 0)]
+    assert places == [0, 1, AHEAD + 1, 10, AHEAD]
+    assert sent(database) == [0]
+    assert database.position(mine) == AHEAD
+
+
+def test_a_group_is_one_message(database: JobDatabase) -> None:
+    """It names all of its jobs; what a worker leaves is sent again under the same id, unless it was revoked."""
+    database.enqueue(work(0, 1, 2, recipe="r", tokens=10), priority=1)
+    (message,) = database.choose(HERE)
+    assert (sorted(message.ids), message.queue, message.priority) == (IDS[:3], "headscope.cpu", 1)
+    (first,) = database.claim(ONE, task=message.task)
+    assert first.task == message.task
+    database.unsend([message.task])
+    (again,) = database.choose(HERE)
+    assert (again.task, sorted(again.ids)) == (message.task, IDS[1:3])
+    database.rename(message.task)
+    (other,) = database.choose(HERE)
+    assert other.task != message.task
+    assert database.claim(ONE, task=message.task) == []
+    assert [job.id for job in database.claim(Worker("two", most_tokens=100), task=other.task)] == IDS[1:3]
+
+
+def test_a_task_runs_once_however_often_its_message_comes(database: JobDatabase) -> None:
+    """A job that is requeued gets a task of its own, so an old message does nothing."""
+    accept(database, 0)
+    (message,) = database.choose(HERE)
+    (job,) = database.claim(ONE, task=message.task)
+    assert database.claim(ONE, task=message.task) == []
+    assert database.requeue(job.id, job.run, "again")
+    assert database.claim(ONE, task=message.task) == []
+    (again,) = database.choose(HERE)
+    assert [one.id for one in database.claim(ONE, task=again.task)] == [job.id]
+
+
+def test_what_the_broker_lost_is_sent_again(database: JobDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not what it has, nor what was sent a moment ago; but what is in a queue that no worker serves any more."""
+    accept(database, 0, 1, 2)
+    first, second, third = database.choose(HERE)
+    queues = {first.queue}
+    assert database.unsend_lost([], queues) == 0
+    monkeypatch.setattr(sending, "LOST_SECONDS", -1.0)
+    assert database.any_sent()
+    assert database.unsend_lost([first.task, third.task], queues) == 1
+    assert [message.task for message in database.choose(HERE)] == [second.task]
+    claimed(database)
+    everything = [first.task, second.task, third.task]
+    assert database.unsend_lost(everything, {"headscope.cuda"}) == 2
+    gpu = [WorkerState(Worker("gpu", "cuda:1"), 0.0)]
+    assert {message.queue for message in database.choose(gpu)} == {"headscope.cuda"}
+
+
+def test_models_are_routed_to_their_workers(database: JobDatabase) -> None:
+    """A worker started for some models runs these alone, and they run nowhere else; classes of devices share the rest."""
+    a, b = "a" * 64, "b" * 64
+    states = [
+        WorkerState(Worker("one", "cpu"), 0.0),
+        WorkerState(Worker("two", "cuda:0"), 0.0),
+        WorkerState(Worker("three", "cuda:1", models=frozenset({a})), 0.0),
+    ]
+    accept(database, 0, 1, model=a)
+    accept(database, 2, 3, 4, 5, model=b, owner="bob")
+    found = {int(message.ids[0], 16): message.queue for message in database.choose(states)}
+    assert {found[0], found[1]} == {queue_name("cuda", a)}
+    assert sorted(found[number] for number in (2, 3, 4, 5)) == ["headscope.cpu"] * 2 + ["headscope.cuda"] * 2
+    assert sending.queues_of(states[2]) == [found[0]]
+
+
+def test_a_model_that_nobody_serves_does_not_block_others(database: JobDatabase) -> None:
+    """It waits, also if it is the owner's first."""
+    only = [WorkerState(Worker("one", models=frozenset({"m"})), 0.0)]
+    accept(database, 0, model="other")
+    accept(database, 1, model="m")
+    assert sent(database, only) == [1]

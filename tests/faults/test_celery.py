@@ -1,0 +1,119 @@
+"""Celery carries the jobs: its own tools show them, it may lose everything, and no user waits for another one's flood."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headscope.jobs.celery import application
+from headscope.server.accounts import FILE, Accounts
+from tests.support.cluster import IMPATIENT, Cluster
+from tests.support.compose import Redis
+from tests.support.server import API, SLOW, eventually
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[Cluster]:
+    """Two servers, so two that send and recover, and two workers."""
+    with Cluster(
+        tmp_path_factory.mktemp("celery") / "home", models, servers=2, workers=2, constants=IMPATIENT
+    ) as running:
+        yield running
+
+
+_number = iter(range(1000))
+
+
+def slow() -> dict[str, Any]:
+    """Return a new request that takes seconds."""
+    return {**SLOW, "max_tokens": 250 - next(_number)}
+
+
+def flush(redis: Redis) -> None:
+    """Remove everything, as FLUSHALL does, which Headscope's user may not."""
+    with redis.client() as client:
+        while keys := list(client.scan_iter(count=1000)):
+            client.delete(*keys)
+
+
+def test_celery_shows_what_runs(cluster: Cluster) -> None:
+    """`celery inspect` finds a running job at its worker, under the id of its task and with its own in the arguments; the broker has those that wait."""
+    ids = [cluster.submit(**slow()) for _ in range(4)]
+    inspect = application(cluster.broker.url, job_seconds=60).control.inspect(timeout=2)
+
+    def shown() -> dict[str, str]:
+        """Return the ids of jobs, with those of their tasks."""
+        tasks = [
+            task for kind in (inspect.active, inspect.reserved) for tasks in (kind() or {}).values() for task in tasks
+        ]
+        return {id_: task["id"] for task in tasks for id_ in task["args"][0]}
+
+    def running() -> dict[str, str]:
+        jobs = cluster.database().get_many(ids).values()
+        return {job.id: job.task for job in jobs if job.status == "running"}
+
+    cluster.forward(ids[0])
+    found = eventually(
+        lambda: (before := running()) and len(before) == 2 and before.items() <= shown().items() and before, "both"
+    )
+    names = {job.id: job.worker for job in cluster.database().get_many(found).values()}
+    active = inspect.active()
+    assert {f"headscope@{names[id_]}" for id_ in found} <= set(active)
+    assert all(task.startswith(id_) for id_, task in found.items())
+    for id_ in ids:
+        assert cluster.ended(id_)["status"] == "done"
+
+
+def test_both_redis_are_wiped_in_the_middle_of_a_run(cluster: Cluster) -> None:
+    """Every job is done, at its first attempt."""
+    ids = [cluster.submit(**slow()) for _ in range(2)]
+    inputs = [{"text": f"The cat sat on mat {number}."} for number in range(60)]
+    ids += cluster.post({"model": "bert", "lenses": ["weights"], "inputs": inputs}, "/analyses/batch").json()["ids"]
+    cluster.forward(ids[0])
+    for redis in (cluster.broker, cluster.cache):
+        flush(redis)
+    for id_ in ids:
+        document = cluster.ended(id_)
+        assert (document["status"], document["attempts"]) == ("done", 1), document["error"]
+
+
+def test_one_job_waits_for_no_flood(cluster: Cluster) -> None:
+    """A user's analysis waits for ten of another user's flood at most, singly or as a batch."""
+    token = Accounts(cluster.home / FILE).create("other")
+    flood = [{"model": "bert", "text": f"Flood {number}.", "lenses": ["weights"]} for number in range(20)]
+    ids = [cluster.submit(**body) for body in flood]
+    inputs = [{"text": f"Flood of a batch {number}."} for number in range(120)]
+    ids += cluster.post({"model": "bert", "lenses": ["weights"], "inputs": inputs}, "/analyses/batch").json()["ids"]
+    with cluster.visitor(token) as other:
+        for number in range(3):
+            body = {"model": "bert", "text": f"One question, number {number}.", "lenses": ["weights"]}
+            answer = other.post(f"{API}/analyses", json=body, headers={"Prefer": "wait=60"})
+            assert answer.json()["status"] == "done"
+            mine = cluster.database().get(answer.json()["id"])
+            started = [job.started for job in cluster.database().get_many(ids).values() if job.started]
+            assert sum(mine.created < time < mine.started for time in started) <= 10
+    for id_ in ids:
+        cluster.client.delete(f"{API}/analyses/{id_}")
+
+
+def test_a_worker_for_one_model(cluster: Cluster) -> None:
+    """It runs every job of the model and no other."""
+    third = cluster.stack.worker("worker-only")
+    third.start("--models", "gpt2")
+    cluster.workers.append(third)
+    cluster.ready()
+    number = iter(range(100))
+
+    def runs_there() -> bool:
+        """Return whether a job of its model does; servers look for new workers once a second."""
+        id_ = cluster.analyse(model="gpt2", text=f"Attempt {next(number)}.")["id"]
+        return cluster.database().get(id_).worker == third.name
+
+    eventually(runs_there, "the worker to be used")
+    for model, here in (("gpt2", True), ("bert", False)):
+        for _ in range(3):
+            id_ = cluster.analyse(model=model, text=f"Number {next(number)} of {model}.")["id"]
+            assert (cluster.database().get(id_).worker == third.name) is here
