@@ -49,7 +49,7 @@ def _resource(parameter: str, description: str) -> Any:
         service, visitor, kind = await _service(request), await _visitor(request), await _kind(request)
         if re.fullmatch(ID["pattern"], id_) is None:
             raise unknown_job(kind)
-        if not await visitor.may_read(service.database, id_):
+        if not await visitor.may_read(service, id_):
             raise unknown_job(kind)
         return Resource(request, service, visitor, kind, id_)
 

@@ -27,6 +27,7 @@ from .admission import Admission
 from .datasets import Datasets
 from .downloads import Downloads
 from .limiters import Limiters
+from .lookups import Lookups
 from .studies import Studies
 
 logger = logging.getLogger("headscope")
@@ -55,6 +56,7 @@ class Service:
             self.database = JobDatabase(self._facts)
         self.catalog, self.encoder = Catalog(settings), SentenceEncoder(settings)
         self.cache, self.limiters = Cache(settings.cache_url), Limiters()
+        self.grants: Lookups[bool] = Lookups()
         self.datasets = Datasets(settings, uploads, self.database)
         self._maintenance = Maintenance(self.results, self.inputs, uploads)
         self.watcher = Watcher(self.database)

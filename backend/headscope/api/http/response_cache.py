@@ -61,7 +61,7 @@ class CachedRoute(APIRoute):
                 return await handle(request)
             key, done = (stored.digest, stored.fingerprint, question), ("done", stored.digest)
             cached: Response | None = cache.get(key)
-            if cached is not None and await visitor.may_read(service.database, id_):
+            if cached is not None and await visitor.may_read(service, id_):
                 return cached
             response = await handle(request)
             size = len(getattr(response, "body", b""))  # 0 if it is streamed

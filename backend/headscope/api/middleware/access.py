@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import NoReturn
 
 from starlette.datastructures import Headers, MutableHeaders, QueryParams
@@ -15,10 +16,10 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...errors import HeadscopeError, TooManyRequests, Unauthorized
-from ...jobs import JobDatabase
 from ...jobs.job import LOCAL
 from ...server.accounts import Accounts
 from ...server.limiters import client
+from ...server.service import Service
 from ..problems import handle_error
 
 # Public paths. All others need access, including those that do not exist.
@@ -65,9 +66,11 @@ class Visitor:
         """Return whether they may read an analysis or study of any owner."""
         return self.everything or self.shared == id_
 
-    async def may_read(self, database: JobDatabase, id_: str) -> bool:
+    async def may_read(self, service: Service, id_: str) -> bool:
         """Return whether they may read an analysis or study. Raises DatabaseUnavailable."""
-        return self.opens(id_) or (self.name is not None and await asyncio.to_thread(database.may_read, id_, self.name))
+        if self.opens(id_) or self.name is None:
+            return self.opens(id_)
+        return await service.grants.get((id_, self.name), partial(service.database.may_read, id_, self.name))
 
 
 class AccessMiddleware:
