@@ -46,7 +46,10 @@ def _begin(connection: sa.Connection) -> None:
     kind = connection.get_execution_options().get("change")
     if kind:
         # A power cut may lose the last transactions with NORMAL, but never damages the file.
-        connection.exec_driver_sql(f"PRAGMA synchronous={'FULL' if kind == 'promise' else 'NORMAL'}")
+        wanted = "FULL" if kind == "promise" else "NORMAL"
+        if connection.info.get("synchronous") != wanted:
+            connection.exec_driver_sql(f"PRAGMA synchronous={wanted}")
+            connection.info["synchronous"] = wanted
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 

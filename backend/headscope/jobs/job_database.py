@@ -34,7 +34,7 @@ from .job import (
     queue_full,
     timed_out,
 )
-from .queries import ORDER, QUEUED, RUNNING, find
+from .queries import COLUMNS, ORDER, QUEUED, RUNNING, to_job
 from .sending import TaskSending
 
 # A job that has lost this many workers fails.
@@ -44,6 +44,8 @@ KEEP_SECONDS = 7 * 24 * 3600.0
 KEEP_JOBS = 10_000
 # Most jobs that one call of `trim` removes, so that it stays short.
 TRIM_JOBS = 1_000
+# Another name of the table, for chunks beside their study. Only the ids of chunks contain a dot.
+CHUNKS = jobs.alias("chunks")
 # Two jobs that are accepted at once differ by this much in time (s), and by 1 in version.
 STEP_SECONDS = 1e-6
 
@@ -60,10 +62,14 @@ class JobDatabase(TaskSending):
         """
         asked = list(work)
         with self._database.change("promise") as connection:
-            active = jobs.c.id.in_({one.id for one in asked}) & jobs.c.status.in_(ACTIVE)
-            known = set(connection.execute(sa.select(jobs.c.id).where(active)).scalars())
-            fresh = list({one.id: one for one in reversed(asked) if one.id not in known}.values())[::-1]
+            known = sa.select(jobs.c.id, jobs.c.status).where(jobs.c.id.in_({one.id for one in asked}))
+            rows: list[Any] = list(connection.execute(known))
+            statuses: dict[str, str] = dict(rows)
+            active = {id_ for id_, status in statuses.items() if status in ACTIVE}
+            fresh = list({one.id: one for one in reversed(asked) if one.id not in active}.values())[::-1]
             if fresh:
+                if ended := statuses.keys() - active:
+                    connection.execute(jobs.delete().where(jobs.c.id.in_(ended), jobs.c.status.in_(TERMINAL)))
                 self._insert(connection, fresh, batch, priority)
                 self._check(connection, limits, {one.owner for one in fresh})
             pairs = {(one.owner, one.id) for one in asked if one.kind != "chunk"}
@@ -87,7 +93,6 @@ class JobDatabase(TaskSending):
                     "version": version,
                 }
             )
-        connection.execute(jobs.delete().where(jobs.c.id.in_([one.id for one in fresh]), jobs.c.status.in_(TERMINAL)))
         connection.execute(
             self._database.insert(jobs).on_conflict_do_nothing(), sorted(rows, key=lambda row: row["id"])
         )
@@ -116,7 +121,7 @@ class JobDatabase(TaskSending):
         with self._database.read() as connection:
             if connection.execute(sa.select(jobs.c.id).where(which).limit(1)).first() is None:
                 return []
-        head = sa.select(jobs.c.task, jobs.c.tokens, jobs.c.owner, jobs.c.kind, jobs.c.batch).where(which)
+        head = sa.select(jobs.c.id, jobs.c.task, jobs.c.tokens, jobs.c.owner, jobs.c.kind, jobs.c.batch).where(which)
         with self._database.change() as connection:
             if task is None:
                 self._database.take_turn(connection, "headscope queue")
@@ -133,22 +138,24 @@ class JobDatabase(TaskSending):
 
     def _take(self, connection: sa.Connection, worker: Worker, first: Any) -> list[Job]:
         most = max(worker.most_tokens // first.tokens, 1) if first.tokens else 1
-        group = sa.select(jobs.c.id).where(jobs.c.task == first.task, QUEUED).order_by(*ORDER).limit(most)
-        group = group.with_for_update(skip_locked=True)  # another worker may run the rest of the task
-        now = self._database.now(connection)
+        now, ids, taken = self._database.now(connection), [first.id], list[Job]()
         if first.kind == "chunk":
             connection.execute(_change(now, jobs.c.id == first.batch))
-        taken = []
-        for id_ in connection.execute(group).scalars().all():
+        if most > 1:
+            group = sa.select(jobs.c.id).where(jobs.c.task == first.task, QUEUED).order_by(*ORDER).limit(most)
+            # Another worker may be claiming the rest of the task.
+            ids = list(connection.execute(group.with_for_update(skip_locked=True)).scalars())
+        for id_ in ids:
             entered = runs.insert().values(id=id_, worker=worker.name, seen=now).returning(runs.c.run)
             run = connection.execute(entered).scalar_one()
             begun = {"status": "running", "stage": "loading", "started": now, "worker": worker.name, "run": run}
             begin = _change(now, jobs.c.id == id_, QUEUED, attempts=jobs.c.attempts + 1, **begun)
-            if connection.execute(begin).rowcount:
-                taken.append(run)
-            else:  # cancelled in between
+            row = connection.execute(begin.returning(*COLUMNS)).mappings().first()
+            if row is None:  # cancelled, or claimed by another worker
                 connection.execute(runs.delete().where(runs.c.run == run))
-        return find(connection, jobs.c.run.in_(taken)) if taken else []
+            else:
+                taken.append(to_job(row))
+        return taken
 
     def heartbeat(self, worker: Worker, held: Collection[int]) -> None:
         """Record that the worker and these of its runs are alive. Any other run of this worker expires: the response to its claim was lost."""
@@ -298,11 +305,9 @@ def _change(now: float | None, *conditions: sa.ColumnElement[bool], **values: An
 
 def _change_run(connection: sa.Connection, now: float | None, id_: str, run: int, **values: Any) -> str | None:
     """Change a job if that run is its current one, and return its kind, else None."""
-    chunk = jobs.alias()
-    study = sa.select(chunk.c.batch).where(
-        chunk.c.id == id_, chunk.c.run == run, chunk.c.status == "running", chunk.c.kind == "chunk"
-    )
-    connection.execute(_change(now, jobs.c.id == study.scalar_subquery()))
+    if "." in id_:  # a chunk: its study is locked first
+        mine = (CHUNKS.c.id == id_, CHUNKS.c.run == run, CHUNKS.c.status == "running", CHUNKS.c.kind == "chunk")
+        connection.execute(_change(now, jobs.c.id == sa.select(CHUNKS.c.batch).where(*mine).scalar_subquery()))
     changed = _change(now, jobs.c.id == id_, jobs.c.run == run, RUNNING, **values)
     kind: str | None = connection.execute(changed.returning(jobs.c.kind)).scalar()
     return kind

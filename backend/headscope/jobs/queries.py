@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -18,6 +18,7 @@ GONE_SECONDS = 60.0
 # The order of an owner's queue: single requests before batches, then order of arrival.
 ORDER = (jobs.c.priority, jobs.c.created, jobs.c.id)
 COLUMNS = [jobs.c[field.name] for field in fields(Job)]
+JOBS = sa.select(*COLUMNS)
 QUEUED = jobs.c.status == "queued"
 RUNNING = jobs.c.status == "running"
 
@@ -145,20 +146,19 @@ class JobQueries(Grants):
             return connection.execute(query).scalar()
 
     def _find(self, *conditions: sa.ColumnElement[bool], newest: int | None = None) -> list[Job]:
+        """Return the jobs that fulfil the conditions, in the order of an owner's queue, or the `newest` ones, newest first."""
+        query = JOBS.where(*conditions)
+        query = (
+            query.order_by(*ORDER) if newest is None else query.order_by(jobs.c.created.desc(), jobs.c.id).limit(newest)
+        )
         with self._database.read() as connection:
-            return find(connection, *conditions, newest=newest)
-
-
-def find(connection: sa.Connection, *conditions: sa.ColumnElement[bool], newest: int | None = None) -> list[Job]:
-    """Return the jobs that fulfil the conditions, in the order of an owner's queue, or the `newest` ones, newest first."""
-    query = sa.select(*COLUMNS).where(*conditions)
-    query = query.order_by(*ORDER) if newest is None else query.order_by(jobs.c.created.desc(), jobs.c.id).limit(newest)
-    return [_job(row._mapping) for row in connection.execute(query)]  # noqa: SLF001 - public, in spite of its name
+            return [to_job(row) for row in connection.execute(query).mappings()]
 
 
 def _key(job: Job) -> tuple[int, float, str]:
     return job.priority, job.created, job.id
 
 
-def _job(values: Any) -> Job:
+def to_job(values: Mapping[Any, Any]) -> Job:
+    """Return the job in a row of the table."""
     return Job(**{**values, "error": json.loads(values["error"]) if values["error"] else None})
