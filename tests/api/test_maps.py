@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from safetensors.numpy import load, load_file, save
+from numpy.typing import NDArray
+from safetensors.numpy import load, load_file
 
 import headscope
 from headscope.api.http import tensors
@@ -162,12 +163,12 @@ def test_a_slice_of_maps_that_are_too_large(document: dict[str, Any], monkeypatc
     read: list[int] = []
     room = Limiters().memory
 
-    def file(lens: str, layers: slice, heads: slice, **_: bool) -> memoryview:
+    def values(lens: str, layers: slice, heads: slice) -> NDArray[np.float32]:
         read.append(layers.stop - layers.start)
-        return memoryview(save({"map": maps[layers, heads]}))
+        return maps[layers, heads]
 
     shapes = {"shapes": {"weights": list(maps.shape)}, "layers": [0, 1, 2], "heads": [0, 1, 2, 3]}
-    stored: Any = SimpleNamespace(document={**document, **shapes, "kept": ["weights"]}, map_file=file)
+    stored: Any = SimpleNamespace(document={**document, **shapes, "kept": ["weights"]}, maps=values)
     monkeypatch.setattr(tensors, "MAX_BYTES", maps.nbytes // 3)
     for dtype in ("float32", "float16"):
         with pytest.raises(BudgetExceeded):

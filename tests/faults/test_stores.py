@@ -70,8 +70,7 @@ def test_without_redis_results_are_read_and_written(
 @pytest.mark.parametrize("place", ["folder", "bucket"], indirect=True)
 def test_redis_restarts_empty(place: Place, broker: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     """Running servers rebuild the index, one of them at a time."""
-    for name_ in ("NOTE_SECONDS", "TIDY_SECONDS"):
-        monkeypatch.setattr(maintenance, name_, 0.02)
+    monkeypatch.setattr(maintenance, "TIDY_SECONDS", 0.02)
     servers = [place.open() for _ in range(3)]
     keepers = [Maintenance(results) for results in servers]
     for number in (1, 2):

@@ -17,20 +17,29 @@ CONSTRAINTS = Path(__file__).parents[2] / "constraints.txt"
 VERSION, RECORDED = recorded()
 
 
+def parts(verdict: dict[str, Any]) -> set[str]:
+    """What a verdict consists of: its result or refusal, and each missing capability with its reason."""
+    missing = (
+        (kind, need, reason) for kind, lacking in verdict.get("lacks", {}).items() for need, reason in lacking.items()
+    )
+    others = (item for item in verdict.items() if item[0] not in ("class", "image", "lacks"))
+    return {json.dumps(part) for part in (*missing, *others)}
+
+
 def chosen() -> list[str]:
-    """The first model type of every verdict that is recorded: each result, refusal, set of missing capabilities, and reason to leave one out."""
-    first: dict[str, str] = {}
-    for name, verdict in sorted(RECORDED.items()):
-        if name in CONFIG_MAPPING:
-            kind = {part: value for part, value in verdict.items() if part not in ("class", "image")}
-            first.setdefault(json.dumps(kind, sort_keys=True), name)
-    return sorted(first.values())
+    """Few model types that have every part of every recorded verdict."""
+    known = {name: parts(verdict) for name, verdict in sorted(RECORDED.items()) if name in CONFIG_MAPPING}
+    missing, types = set[str]().union(*known.values()), []
+    while missing:
+        types.append(max(known, key=lambda name: len(known[name] & missing)))
+        missing -= known[types[-1]]
+    return sorted(types)
 
 
 @pytest.fixture(scope="module")
 def swept() -> dict[str, dict[str, Any]]:
-    """Their verdicts, and what becomes of an image beside a text in every family that can be built."""
-    return sweep(chosen(), workers=1, pictured=PICTURED)
+    """Their verdicts, and what becomes of an image beside a text in every second family that can be built."""
+    return sweep(chosen(), workers=1, pictured=PICTURED[::2])
 
 
 def test_nothing_is_wrong(swept: dict[str, dict[str, Any]]) -> None:
@@ -45,7 +54,7 @@ def test_record_is_fresh(swept: dict[str, dict[str, Any]]) -> None:
         name: {key: value for key, value in RECORDED[name].items() if key in verdict} for name, verdict in swept.items()
     }
     assert {name: verdict for name, verdict in swept.items() if verdict != known[name]} == {}
-    assert sum(verdict.get("image") == "equal" for verdict in swept.values()) >= 30
+    assert sum(verdict.get("image") == "equal" for verdict in swept.values()) >= 20
 
 
 def test_record_is_of_the_version_that_is_installed() -> None:
