@@ -17,6 +17,8 @@ from tests.faults.stage import Account, Stage
 from tests.faults.test_same_request import ask as crowd
 from tests.faults.test_same_request import hang_up
 from tests.faults.test_storage import flip
+from tests.support.compose import Redis
+from tests.support.postgres import Postgres
 from tests.support.server import API, Server, eventually, gone
 
 Strike = Callable[[Stage, Load], None]
@@ -167,22 +169,40 @@ def all_killed(stage: Stage, load: Load) -> None:
     Server.start(cluster)
 
 
-@fault("the broker is killed, and started again after 2 s", CLUSTER)
-def broker_killed(stage: Stage, load: Load) -> None:
+def kill_for_a_moment(stage: Stage, load: Load, part: Redis | Postgres) -> None:
+    """Kill a part in the middle of a job, and start it again after 2 s."""
     stage.midway(load)
     stage.struck()
-    stage.cluster.broker.kill()
+    part.kill()
     time.sleep(2)
-    stage.cluster.broker.start()
+    part.start()
+
+
+def stand_still(stage: Stage, load: Load, part: Redis | Postgres) -> None:
+    """Stop a part in the middle of a job for as long as an outage lasts."""
+    stage.midway(load)
+    stage.struck()
+    part.pause()
+    time.sleep(stage.outage)
+    part.resume()
+
+
+def fill_up(stage: Stage, load: Load, part: Redis | Postgres) -> None:
+    """Leave a part no room in the middle of a job, for 3 s."""
+    stage.midway(load)
+    stage.struck()
+    with part.full():
+        time.sleep(3)
+
+
+@fault("the broker is killed, and started again after 2 s", CLUSTER)
+def broker_killed(stage: Stage, load: Load) -> None:
+    kill_for_a_moment(stage, load, stage.cluster.broker)
 
 
 @fault("the broker stands still for 10 s", CLUSTER)
 def broker_stands_still(stage: Stage, load: Load) -> None:
-    stage.midway(load)
-    stage.struck()
-    stage.cluster.broker.pause()
-    time.sleep(stage.outage)
-    stage.cluster.broker.resume()
+    stand_still(stage, load, stage.cluster.broker)
 
 
 @fault("the broker loses everything it knows", CLUSTER)
@@ -194,10 +214,7 @@ def broker_emptied(stage: Stage, load: Load) -> None:
 
 @fault("the broker's memory is full for 3 s", CLUSTER)
 def broker_full(stage: Stage, load: Load) -> None:
-    stage.midway(load)
-    stage.struck()
-    with stage.cluster.broker.full():
-        time.sleep(3)
+    fill_up(stage, load, stage.cluster.broker)
 
 
 @fault("the broker's disk is full for 3 s; it is started again if it ends", CLUSTER)
@@ -216,28 +233,17 @@ def broker_disk_full(stage: Stage, load: Load) -> None:
 
 @fault("the database is killed, and started again after 2 s", CLUSTER)
 def database_killed(stage: Stage, load: Load) -> None:
-    stage.midway(load)
-    stage.struck()
-    stage.cluster.db.kill()
-    time.sleep(2)
-    stage.cluster.db.start()
+    kill_for_a_moment(stage, load, stage.cluster.db)
 
 
 @fault("the database stands still for 10 s", CLUSTER)
 def database_stands_still(stage: Stage, load: Load) -> None:
-    stage.midway(load)
-    stage.struck()
-    stage.cluster.db.pause()
-    time.sleep(stage.outage)
-    stage.cluster.db.resume()
+    stand_still(stage, load, stage.cluster.db)
 
 
 @fault("the database's disk is full for 3 s", CLUSTER)
 def database_disk_full(stage: Stage, load: Load) -> None:
-    stage.midway(load)
-    stage.struck()
-    with stage.cluster.db.full():
-        time.sleep(3)
+    fill_up(stage, load, stage.cluster.db)
 
 
 @fault("the cache is killed, and stays away", CLUSTER)

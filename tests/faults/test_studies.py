@@ -34,7 +34,7 @@ def check(server: Server, id_: str, undisturbed: dict[str, NDArray[Any]], folder
 
 
 def test_the_server_is_killed(new_server: Start, undisturbed: dict[str, NDArray[Any]], tmp_path: Path) -> None:
-    """The server is killed with its child. Finished chunks are not computed again, except one whose result is damaged meanwhile."""
+    """The server is killed with its child. Finished chunks are not computed again, except one whose result was damaged in the meantime."""
     server = new_server()
     id_ = studies.submit(server, BODY)
 

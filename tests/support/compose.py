@@ -95,11 +95,7 @@ class Redis(Service):
     def start(self, *options: str, **more: str) -> Redis:
         """Start it and wait until it responds. The last of several values of an option counts."""
         super().start(*options, **more)
-        try:
-            eventually(self._answers, str(self))
-        except BaseException:
-            self.kill()
-            raise
+        self.await_answer(self._answers)
         return self
 
     def _answers(self) -> bool:

@@ -74,11 +74,7 @@ class Postgres(Program):
             _own(self._folder)
         own = ["-D", str(self.data), "-p", str(self.port), "-k", str(self._folder), "-h", "127.0.0.1"]
         self.launch([PROGRAMS / "postgres", *self._options, *own, *options], cwd="/", env=self._environment, **AS)
-        try:
-            eventually(self._answers, str(self))
-        except BaseException:
-            self.kill()
-            raise
+        self.await_answer(self._answers)
         return self
 
     def _answers(self) -> bool:

@@ -91,6 +91,14 @@ class Program:
             self.process = subprocess.Popen(command, **{"stdout": log, "stderr": log, **options})
         Program.living.append(self)
 
+    def await_answer(self, answers: Callable[[], bool]) -> None:
+        """Wait until it answers; end it if it does not."""
+        try:
+            eventually(answers, str(self))
+        except BaseException:
+            self.kill()
+            raise
+
     def revive(self) -> None:
         """Start a process that has ended by the same command, without waiting until it is ready: Docker's restart policy."""
         Program.living.remove(self)

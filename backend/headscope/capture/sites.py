@@ -154,7 +154,7 @@ def query_key_weights(modules: Mapping[str, Any], site: Site, like: Tensor) -> t
     """Return matrices M [H, d, D'] and N [H, d, D'], and a rotation T [D', D'] or None, of a site where they were found, on the device of `like`.
 
     The query of a hidden state x at the i-th token is x M Tⁱ, the key of y at the j-th is y N Tʲ, but for biases, and up to a factor of each if they are
-    normalised. Raises Unsupported if the parameters have changed such that there are none any more.
+    normalised. Raises Unsupported if the parameters have changed so that there are none left.
     """
     parts = [part for part in (site.query, site.key) if part is not None]
     query, key = (head_weights(modules[part.module], part, like) for part in parts)

@@ -1,6 +1,6 @@
 """The durable queue of jobs.
 
-Owners take turns: whoever was served least recently is next, with its first job. So the single request of one user waits for one task of every other user
+Owners take turns: the one served least recently is next, with its first job. So the single request of one user waits for one task of every other user
 at most, however many they have queued. Within an owner's queue single requests come before batches, then the order of arrival decides.
 
 Every change is atomic, and any number of threads and processes may use the same database. A worker changes a job only with the number of its run: once the
@@ -314,5 +314,5 @@ def _change_run(connection: sa.Connection, now: float | None, id_: str, run: int
 
 
 def _locked(connection: sa.Connection, id_: str) -> Any:
-    """Return status and run of a job, which no other transaction changes any more."""
+    """Return status and run of a job, and lock it against other transactions."""
     return connection.execute(sa.select(jobs.c.status, jobs.c.run).where(jobs.c.id == id_).with_for_update()).first()

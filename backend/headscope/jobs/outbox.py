@@ -1,4 +1,4 @@
-"""The broker's side of sending tasks. Servers and workers send; whoever does, the database decides what."""
+"""The broker's side of sending tasks. Servers and workers both send; the database decides what."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Outbox:
             self.send()
 
     def recover(self) -> int:
-        """Let be sent again what the broker has lost; return the number of jobs."""
+        """Mark the tasks that the broker has lost, to be sent again; return the number of jobs."""
         if not self._database.any_sent():
             return 0
         queues = {name for state in self.workers() for name in queues_of(state)}

@@ -86,7 +86,7 @@ class TaskSending(JobQueries):
             connection.execute(jobs.update().where(jobs.c.task == task, QUEUED).values(new))
 
     def unsend_lost(self, present: Collection[str], queues: Collection[str]) -> int:
-        """Let be sent again what is not among the tasks `present` at the broker, or in none of the `queues` that workers serve; return the number of jobs."""
+        """Mark tasks to be sent again that are not `present` at the broker, or in no queue that workers serve (`queues`); return the number of jobs."""
         with self._database.change() as connection:
             self._database.take_turn(connection, "headscope outbox")
             before = self._database.now(connection) - LOST_SECONDS
@@ -118,7 +118,7 @@ def queues_of(state: WorkerState) -> list[str]:
 
 
 def route(states: Collection[WorkerState], model: str, lengths: Counter[str]) -> str | None:
-    """Return the queue of a task: of workers for its model, else of all others; among several the shortest one per worker. None if nobody serves it."""
+    """Return the queue of a task: of workers for its model, else of all others; among several the shortest one per worker. None if no worker serves it."""
     chosen = [state for state in states if model in state.worker.models]
     names = [queue_name(state.worker.device, model) for state in chosen] or [
         queue_name(state.worker.device) for state in states if not state.worker.models
