@@ -268,14 +268,14 @@ class Service:
         return stored
 
     def read(self, id_: str, kind: JobKind, reader: Callable[[Stored], T]) -> T:
-        """Call `reader` on a finished analysis or study. Raises Unknown, NotReady, or Corrupt if it is being computed again."""
+        """Call `reader` on a finished analysis or study. Raises Unknown, NotReady, or Corrupt if it can be read once its job has ended."""
         try:
             return reader(self.get_result(id_, kind))
         except Corrupt:
             self.recompute(id_)
             raise
         except NotReady:
-            if self.is_recomputing(id_):
+            if self._is_recomputed(id_):
                 raise Corrupt from None
             raise
 
@@ -294,12 +294,13 @@ class Service:
             self._repairs.add(id_)
         self.jobs.wake()
 
-    def is_recomputing(self, id_: str) -> bool:
-        """Return whether a corrupt result is being computed again."""
+    def _is_recomputed(self, id_: str) -> bool:
+        """Return whether a corrupt result is being computed again, or any result has been since it was looked up."""
         with self._repairing:
             job = self.database.get(id_)
             if job is None or job.terminal:
                 self._repairs.discard(id_)
+                return job is not None and job.status == "done"
             return id_ in self._repairs
 
 
