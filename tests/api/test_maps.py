@@ -125,6 +125,20 @@ def test_uint8_keeps_its_promise(server: Server, document: dict[str, Any], lens:
     assert np.all(back[whole == 0] == 0)
 
 
+@pytest.mark.parametrize("lens", LENSES)
+def test_pooled_cells(server: Server, document: dict[str, Any], lens: str, subtests: pytest.Subtests) -> None:
+    """A cell is its entry of largest magnitude; cells count from the start of the slice, and the last ones are smaller."""
+    whole = fetch(server, document, f"maps/{lens}")["map"][:, :, 1:, 2:11]
+    for size in (1, 2, 4, 100):
+        with subtests.test(size=size):
+            pooled = fetch(server, document, f"maps/{lens}", query="1:", key="2:11", pool=size)["map"]
+            assert pooled.shape[2:] == tuple(-(-side // size) for side in whole.shape[2:])
+            for query, key in np.ndindex(pooled.shape[2:]):
+                cell = whole[:, :, query * size :, key * size :][:, :, :size, :size].reshape(*whole.shape[:2], -1)
+                largest = np.take_along_axis(cell, np.abs(cell).argmax(-1)[..., None], -1)[..., 0]
+                assert np.array_equal(pooled[:, :, query, key], largest)
+
+
 @pytest.mark.parametrize("how", ["query", "accept"])
 def test_formats_hold_the_same_numbers(server: Server, document: dict[str, Any], how: str) -> None:
     """safetensors, npy and json, by ?format= or by Accept."""

@@ -1,4 +1,4 @@
-"""Thumbnails without special tokens and sinks."""
+"""Thumbnails without special tokens and sinks, and pooled maps."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import transformers
 
 import headscope
 from headscope.api.documents.analyses import to_document
+from headscope.api.documents.arrays import pool_cells
 from headscope.api.documents.thumbnails import draw_without
 from headscope.measures.received import Window, window_of
 from headscope.measures.thumbnail import pool
@@ -127,3 +128,10 @@ def test_masks_that_are_no_windows() -> None:
     assert window_of(chunks, 8) == (7, 0)
     assert window_of(np.array([3, 3, 3, 4, 5, 6]), 6) is None
     assert window_of(np.array([2, 2, 2]), 5) is None
+
+
+def test_pooled_cells_of_undefined_rows() -> None:
+    """Undefined entries do not count, and a cell without any other is undefined; the largest magnitude may be negative."""
+    rows = np.array([[[np.nan, np.nan, -3.0], [np.nan, np.nan, 2.0], [1.0, -1.0, np.nan]]], np.float32)
+    expected = np.array([[[np.nan, -3.0], [1.0, np.nan]]], np.float32)
+    assert np.array_equal(pool_cells(rows, 2, signed=True), expected, equal_nan=True)

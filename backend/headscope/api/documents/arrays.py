@@ -42,6 +42,21 @@ def quantise(values: Array, signed: bool) -> dict[str, Array]:
     }
 
 
+def pool_cells(maps: Array, size: int, signed: bool) -> Array:
+    """Pool maps [..., Q, K] by cells of size × size entries, of which the last ones may be smaller: [..., ceil(Q / size), ceil(K / size)].
+
+    A cell is its entry of largest magnitude, NaN if all of them are.
+    """
+    if size == 1:
+        return maps
+    high = low = maps
+    for axis in (-2, -1):
+        starts = np.arange(0, maps.shape[axis], size)
+        high = np.fmax.reduceat(high, starts, axis)
+        low = np.fmin.reduceat(low, starts, axis) if signed else high
+    return np.where(high >= -low, high, low) if signed else high
+
+
 def pool_tiles(tiles: Array, size: int, signed: bool) -> Array:
     """Pool thumbnails [L, H, t, t'] down to at most `size` cells per axis. A cell is its entry of largest magnitude."""
     zero = 128 if signed else 0

@@ -23,9 +23,9 @@ from ...measures.concentration import Unit, convert
 from ...query.search import TOKEN_AXES, token_mean
 from ...server.limiters import MemoryLimiter
 from ...store import Stored
-from ...store.map_file import BLOCK
+from ...store.map_file import BLOCK, blocks
 from ..dependencies import ResourceDep, check_kept, check_lens, check_name, heads_of, parse_slice
-from ..documents.arrays import encode_image, pool_tiles, quantise
+from ..documents.arrays import encode_image, pool_cells, pool_tiles, quantise
 from ..documents.thumbnails import Without, draw_without
 from ..error_responses import media
 from ..http.conditional import CONDITIONAL
@@ -59,11 +59,13 @@ class MapSlice(BaseModel):
     by: By = "token"
     groups: Groups = None
     key_groups: KeyGroups = None
+    pool: Annotated[int, Query(ge=1, le=100_000, description="Size of the cells to pool, in queries and keys.")] = 1
     format: FormatQuery = None
 
     def is_computed(self, format_: Format) -> bool:
         """Return whether the stored values are converted or merged."""
-        unchanged = (self.dtype, self.by, self.groups, self.key_groups) == ("float32", "token", None, None)
+        as_stored = ("float32", "token", None, None, 1)
+        unchanged = (self.dtype, self.by, self.groups, self.key_groups, self.pool) == as_stored
         return not unchanged or format_ == "json"
 
     def respond(self, room: MemoryLimiter, lens: str, format_: Format, stored: Stored) -> Response:
@@ -76,25 +78,30 @@ class MapSlice(BaseModel):
         _, _, q, k = document["shapes"][lens]
         queries = parse_slice("query", self.query, range(len(grouping.queries or range(q))))
         keys = parse_slice("key", self.key, range(len(grouping.keys or range(k))))
-        count = prod(part.stop - part.start for part in (layers, heads, queries, keys))
+        cells = [-(-(part.stop - part.start) // self.pool) for part in (queries, keys)]
+        count = prod((layers.stop - layers.start, heads.stop - heads.start, *cells))
         itemsize = np.dtype(self.dtype).itemsize
         check_size(count, itemsize)
-        if count * itemsize > PIECE:
-            room.take(count * itemsize)
+        needed = max(count * itemsize, q * k * 4)  # at least one head is read at once
+        if needed > PIECE:
+            room.take(needed)
         if not self.is_computed(format_) and (format_, self.query, self.key) == ("safetensors", None, None):
             return Response(stored.map_file(lens, layers, heads), media_type=MEDIA[format_])
-        parts = []
-        # Layer by layer, because the slice may be much smaller than the maps.
-        for layer in range(layers.start, layers.stop):
-            values = stored.maps(lens, slice(layer, layer + 1), heads)  # [1, H', Q, K]
-            values = grouping.apply(values)[:, :, queries, keys]  # [1, H', Q', K']
+        chosen, parts = (layers.stop - layers.start, heads.stop - heads.start), []
+        # Block by block, because the slice may be much smaller than the maps.
+        for layer, head in blocks((*chosen, q, k)):
+            values = stored.maps(lens, _shift(layer, layers), _shift(head, heads))  # [1, H', Q, K]
+            values = pool_cells(grouping.apply(values)[:, :, queries, keys], self.pool, LENSES[lens].signed)
             parts.append(_convert(values, self.dtype, LENSES[lens].signed))
-        return encode({name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, format_)
+        joined = {name: np.concatenate([part[name][0] for part in parts]) for name in parts[0]}
+        return encode({name: values.reshape(*chosen, *values.shape[1:]) for name, values in joined.items()}, format_)
 
 
 @router.get("/maps/{lens}", responses=TENSOR, response_class=Response)
 async def maps(analysis: ResourceDep, lens: str, part: Annotated[MapSlice, Query()]) -> Response:
     """Return `map` [L', H', Q', K']; undefined rows are NaN (null in JSON). With by=word or groups, query and key count words or groups.
+
+    With pool=p, an entry is the one of largest magnitude in a cell of p queries and p keys, counted from the start of the slice; the last cells may be smaller.
 
     With dtype=uint8, the response also has `scale`, `offset` and `max_error` [L', H']: value = offset + scale * byte, with an error of at most max_error; and
     `undefined` uint8 [L', H', Q'], which is 1 for undefined rows (0 in the map).
@@ -102,6 +109,10 @@ async def maps(analysis: ResourceDep, lens: str, part: Annotated[MapSlice, Query
     format_ = choose_format(analysis.request, part.format)
     reader = partial(part.respond, analysis.service.limiters.memory, lens, format_)
     return await analysis.respond(format_, reader, computed=part.is_computed(format_))
+
+
+def _shift(block: slice, part: slice) -> slice:
+    return slice(part.start + block.start, part.start + block.stop)
 
 
 def _convert(values: Array, dtype: str, signed: bool) -> dict[str, Array]:
