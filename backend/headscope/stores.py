@@ -16,7 +16,6 @@ from .jobs import JobDatabase
 from .settings import Settings
 from .store import Blobs, Results
 from .store.entries import EntryStore
-from .store.index import create as create_index
 
 S = TypeVar("S", bound=EntryStore)
 logger = logging.getLogger("headscope")
@@ -24,12 +23,13 @@ logger = logging.getLogger("headscope")
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 # Inputs, and uploads, may each take this fraction of the quota of results, in addition to it.
 BLOB_SHARE = 8
-# The database of an embedded deployment, and that of an unreleased version.
-FILE, EARLIER = "headscope.db", "jobs.db"
-EARLIER_IS_KEPT = (
-    "jobs.db in HEADSCOPE_HOME is of an earlier version, whose queue, history and share keys are not read. Stored results are kept. "
-    "Delete the file once you no longer need that version."
-)
+# The database of an embedded deployment.
+FILE = "headscope.db"
+# Files of an unreleased version, which stay where they are.
+EARLIER = {
+    "jobs.db": "Its queue, history and share keys are not read. Delete the file once you no longer need that version.",
+    "results.db": "The stored results were listed again. Delete the file once you no longer need that version.",
+}
 
 
 @contextmanager
@@ -58,16 +58,14 @@ def prepare(settings: Settings) -> None:
 
 
 def recover_files(settings: Settings) -> None:
-    """Create the databases of an embedded deployment, and quarantine damaged ones. Only for the one server that uses the data directory."""
+    """Create the database of an embedded deployment, and quarantine a damaged one. Only for the one server that uses the data directory."""
     if settings.redis_url is not None:
         return
     loss = "Queued analyses, the history of each user and share keys are lost. Stored results are kept: send a request again to see its result."
     recover(settings.home / FILE, _create, loss)
-    for folder in (settings.home, settings.home / "inputs", settings.home / "files"):
-        if folder.is_dir():
-            recover(folder / "results.db", create_index, "It is rebuilt from the stored results.")
-    if (settings.home / EARLIER).is_file():
-        logger.warning("%s", EARLIER_IS_KEPT)
+    for name, sentence in EARLIER.items():
+        if (settings.home / name).is_file():
+            logger.warning("%s in HEADSCOPE_HOME is of an earlier version. %s", name, sentence)
 
 
 def _create(path: Path) -> None:
@@ -94,19 +92,19 @@ def job_database(settings: Settings, *, patient: bool = False) -> JobDatabase:
     return JobDatabase(open_database(settings, patient=patient))
 
 
-def results(settings: Settings) -> Results:
-    """Open the store of results."""
-    return _open(Results, settings, "", settings.quota_bytes)
+def results(settings: Settings, database: Database | None) -> Results:
+    """Open the store of results; its index is in the database, None for a process that must not write to it."""
+    return _open(Results, settings, database, "", settings.quota_bytes)
 
 
-def inputs(settings: Settings) -> Blobs:
+def inputs(settings: Settings, database: Database | None) -> Blobs:
     """Open the store of images and rows of waiting requests."""
-    return _open(Blobs, settings, "inputs", settings.quota_bytes // BLOB_SHARE)
+    return _open(Blobs, settings, database, "inputs", settings.quota_bytes // BLOB_SHARE)
 
 
-def uploads(settings: Settings) -> Blobs:
+def uploads(settings: Settings, database: Database | None) -> Blobs:
     """Open the store of uploaded data sets."""
-    return _open(Blobs, settings, "files", settings.quota_bytes // BLOB_SHARE)
+    return _open(Blobs, settings, database, "files", settings.quota_bytes // BLOB_SHARE)
 
 
 def discard_ended(results: Results, jobs: JobDatabase) -> None:
@@ -114,8 +112,8 @@ def discard_ended(results: Results, jobs: JobDatabase) -> None:
     results.discard_ended(jobs.running)
 
 
-def _open(store: type[S], settings: Settings, folder: str, quota_bytes: int) -> S:
+def _open(store: type[S], settings: Settings, database: Database | None, folder: str, quota_bytes: int) -> S:
     if settings.redis_url is None:
-        return store.local(settings.home / folder, quota_bytes)
+        return store.local(settings.home / folder, quota_bytes, database, folder or "results")
     where = "/".join(filter(None, ((settings.store_url or str(settings.home)).rstrip("/"), folder)))
-    return store.shared(where, settings.redis_url, quota_bytes, settings.home / "staging")
+    return store.shared(where, quota_bytes, database, settings.home / "staging")

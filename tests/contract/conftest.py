@@ -16,7 +16,7 @@ from tests.support.stores import object_store
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[Redis]:
-    """A Redis for indexes of stores."""
+    """A Redis."""
     with redis_server() as running:
         yield running
 

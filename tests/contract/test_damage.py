@@ -17,7 +17,7 @@ from headscope.errors import DatabaseDamaged, HeadscopeError, InvalidSetting, St
 from headscope.jobs import JobDatabase, Work
 from headscope.server.service import Service
 from headscope.settings import Settings
-from headscope.stores import EARLIER_IS_KEPT
+from headscope.stores import EARLIER
 
 from .job_databases import WORKER
 from .test_store import check, name, write
@@ -88,10 +88,9 @@ def home(tmp_path: Path) -> Path:
     for number in range(RESULTS):
         write(first.results, number)
     first.database.enqueue([Work(name(number), "{}" * PAGE) for number in range(20)])
-    for database in (first.database._database, first.inputs._index._database, first.results._index._database):
-        with database.read() as connection:
-            connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
-        database.close()
+    with first._facts.read() as connection:
+        connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+    first._facts.close()
     release(first)
     return tmp_path
 
@@ -102,8 +101,8 @@ def quarantined(home: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_job_database_is_quarantined(home: Path, damage: str, caplog: pytest.LogCaptureFixture) -> None:
-    """The server starts with an empty job database, logs one warning, and accepts new jobs; results are unchanged."""
+def test_a_damaged_database_is_quarantined(home: Path, damage: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The server starts with an empty database, logs one warning, and accepts new jobs; results are unchanged and indexed again."""
     DAMAGE[damage](home / "headscope.db")
     again = service(home)
     assert again.database.statuses() == {}
@@ -111,19 +110,11 @@ def test_a_damaged_job_database_is_quarantined(home: Path, damage: str, caplog: 
     assert [job.id for job in again.database.claim(WORKER)] == [name(1)]
     for number in range(RESULTS):
         check(again.results, number)
+    assert again.results.usage()[0] == RESULTS
     (kept,) = quarantined(home)
     (told,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert told.getMessage().startswith(f"headscope.db is damaged and was renamed to {kept}. ")
     assert told.exc_info is None
-
-
-@pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_index_is_rebuilt(home: Path, damage: str) -> None:
-    """The index is rebuilt from the results."""
-    DAMAGE[damage](home / "results.db")
-    again = service(home)
-    assert again.results.usage()[0] == RESULTS
-    assert again.database.waiting() == 20
 
 
 def test_a_valid_database_is_kept(home: Path) -> None:
@@ -195,10 +186,13 @@ def test_a_newer_database_is_left_alone(home: Path) -> None:
     assert not quarantined(home)
 
 
-def test_the_queue_of_an_earlier_version_is_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The server starts, and says what it does not read."""
-    (tmp_path / "jobs.db").write_bytes(b"of an earlier version")
-    service(tmp_path)
-    (told,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
-    assert told == EARLIER_IS_KEPT
-    assert (tmp_path / "jobs.db").read_bytes() == b"of an earlier version"
+def test_a_data_directory_of_an_earlier_version(home: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The server starts, says what it does not read, and leaves it alone; stored results are found again."""
+    (home / "headscope.db").unlink()
+    for name_ in EARLIER:
+        (home / name_).write_bytes(b"of an earlier version")
+    again = service(home)
+    told = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert told == [f"{name_} in HEADSCOPE_HOME is of an earlier version. {EARLIER[name_]}" for name_ in EARLIER]
+    assert {(home / name_).read_bytes() for name_ in EARLIER} == {b"of an earlier version"}
+    assert again.results.usage()[0] == RESULTS

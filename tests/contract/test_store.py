@@ -309,47 +309,15 @@ def test_tidy_removes_what_was_left(results: Results, place: Place, monkeypatch:
 
 
 def forget(place: Place) -> None:
-    """Empty the index, as if its file were removed or its Redis restarted without data."""
-    if place.kind == "local":
-        with place.open()._index._database.change() as connection:
-            connection.exec_driver_sql("DELETE FROM results")
-    else:
-        place.open()._index._redis.call(lambda redis: redis.delete(*redis.scan_iter()))
-
-
-def test_lost_index_is_made_again(results: Results, place: Place) -> None:
-    """Without an index results are still readable. Tidying indexes them by age and quarantines damaged ones."""
-    for number in range(4):
-        write(results, number)
-    each = results.usage()[1] // 4
-    forget(place)
-    assert results.usage() == (0, 0)
-    for number in range(4):
-        check(results, number)
-    manifest = place.file(name(3), "manifest.json")
-    place.files.pipe_file(manifest, place.files.cat_file(manifest)[:-1])
-    again = place.open(each * 7 // 2)
-    again.tidy()
-    assert again.usage()[0] == 3
-    assert [again.has(name(number)) for number in range(4)] == [True, True, True, False]
-    write(again, 4)
-    assert [again.has(name(number)) for number in range(3)] == [False, True, True]
-
-
-def test_tidy_forgets_what_is_gone(results: Results, place: Place) -> None:
-    """Results that were removed by hand leave the index."""
-    write(results, 1)
-    write(results, 2)
-    place.files.rm(place.file(name(1), "manifest.json").rpartition("/")[0], recursive=True)
-    place.open().tidy()
-    assert results.usage()[0] == 1
-    assert results.get(name(1)) is None
-    check(results, 2)
+    """Empty the index, as if its database had been restored from an empty one."""
+    with place.facts.change() as connection:
+        for table in ("results", "stores"):
+            connection.exec_driver_sql(f"DELETE FROM {table}")
 
 
 def test_files_are_private(tmp_path: Path) -> None:
     """Other users of the machine cannot read results."""
-    results = Results.local(tmp_path, LARGE)
+    results = Results.local(tmp_path, LARGE, None)
     write(results, 1)
     for path in (tmp_path / "results", results.staging, tmp_path / "results" / "00" / name(1)):
         assert path.stat().st_mode & 0o077 == 0

@@ -17,6 +17,7 @@ import psutil
 import pytest
 from safetensors.numpy import load
 
+from tests.support import studies
 from tests.support.server import SLOW, Server, environment, eventually
 
 Start = Callable[..., Server]
@@ -133,8 +134,8 @@ def test_an_index_that_promises_too_much(shared: Server) -> None:
     body = {"model": "bert", "text": "Only in the index."}
     id_ = shared.analyse(**body)["id"]
     assert shared.client.delete(f"/api/v1/analyses/{id_}").status_code == 204
-    with closing(sqlite3.connect(shared.home / "results.db")) as index, index:
-        index.execute("INSERT INTO results VALUES (?, 1000, 0)", (id_,))
+    with closing(sqlite3.connect(shared.home / "headscope.db")) as index, index:
+        index.execute("INSERT INTO results VALUES ('results', ?, 1000, 0)", (id_,))
     assert shared.analyse(**body)["id"] == id_
 
 
@@ -149,15 +150,25 @@ def test_many_readers_one_repair(shared: Server) -> None:
     assert shared.metric("forward_passes_total") == passes + 1
 
 
+def test_the_index_follows_the_child_process(shared: Server) -> None:
+    """A study stores its chunks and removes them at the end; the index has what is stored, without a restart."""
+
+    def indexed() -> int:
+        return int(shared.client.get("/readyz").json()["results"])
+
+    before = indexed()
+    studies.done(shared, studies.asked(300))
+    assert len(list((shared.home / "results").glob("*/*"))) == before + 1
+    eventually(lambda: indexed() == before + 1, "the index")
+
+
 def test_lost_index_entry(shared: Server) -> None:
     """A result that the index has lost is still read and not recomputed; the next start indexes it."""
     body = {"model": "bert", "text": "Lost from the index."}
     id_ = shared.analyse(**body)["id"]
     before, passes = read_map(shared, id_), shared.settled("forward_passes_total")
-    index = sqlite3.connect(shared.home / "results.db")
-    index.execute("DELETE FROM results")
-    index.commit()
-    index.close()
+    with closing(sqlite3.connect(shared.home / "headscope.db")) as index, index:
+        index.execute("DELETE FROM results")
     assert np.array_equal(read_map(shared, id_), before)
     assert shared.analyse(**body)["id"] == id_
     assert shared.metric("forward_passes_total") == passes
@@ -208,7 +219,7 @@ def test_databases_damaged_while_the_server_runs(new_server: Start) -> None:
     body = {"model": "bert", "text": "Stored before the damage."}
     stored = server.analyse(**body)["id"]
     before = read_map(server, stored)
-    for name in ("headscope.db", "headscope.db-wal", "results.db", "results.db-wal"):
+    for name in ("headscope.db", "headscope.db-wal"):
         path = server.home / name
         path.write_bytes(b"\xff" * path.stat().st_size)
     answers = [

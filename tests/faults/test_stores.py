@@ -1,4 +1,4 @@
-"""A shared store without its Redis or object store: results are read if possible, calls fail early, and nothing is lost."""
+"""A shared store without its database or object store: results are read if possible, calls fail early, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from pathlib import Path
 import pytest
 
 from headscope.errors import StoreUnavailable
-from headscope.store import Maintenance, maintenance, optional_redis, remote
-from tests.contract.test_store import check, name, write
-from tests.support.compose import Redis, redis_server
+from headscope.store import Maintenance, index, maintenance, remote
+from tests.contract.test_store import check, forget, name, write
+from tests.support.compose import database_server
+from tests.support.postgres import Postgres
 from tests.support.server import eventually
 from tests.support.stores import Place, new_place, object_store
 
 
 @pytest.fixture
-def broker() -> Iterator[Redis]:
-    """A Redis that may be killed."""
-    with redis_server() as running:
+def postgres() -> Iterator[Postgres]:
+    """A PostgreSQL that may be killed."""
+    with database_server() as running:
         yield running
 
 
@@ -40,14 +41,14 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 
 @pytest.mark.parametrize("place", ["folder", "bucket"], indirect=True)
 @pytest.mark.parametrize("how", ["killed", "stopped"])
-def test_without_redis_results_are_read_and_written(
-    place: Place, broker: Redis, how: str, monkeypatch: pytest.MonkeyPatch
+def test_without_the_database_results_are_read_and_written(
+    place: Place, postgres: Postgres, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without the index calls are not delayed much. Results written without it are indexed with the next one."""
     results = place.open()
     write(results, 1)
     results.tidy()
-    broker.kill() if how == "killed" else broker.pause()
+    postgres.kill(signal.SIGTERM) if how == "killed" else postgres.pause()
     started = time.perf_counter()
     write(results, 2)
     for number in (1, 2):
@@ -56,10 +57,10 @@ def test_without_redis_results_are_read_and_written(
     assert not results.has(name(3))
     assert results.get(name(3)) is None
     results.tidy()
-    assert time.perf_counter() - started < optional_redis.PAUSE_SECONDS
-    broker.start() if how == "killed" else broker.resume()
-    monkeypatch.setattr(optional_redis, "PAUSE_SECONDS", 0)
-    results._index._redis._retry_at = 0
+    assert time.perf_counter() - started < index.PAUSE_SECONDS
+    postgres.start() if how == "killed" else postgres.resume()
+    monkeypatch.setattr(index, "PAUSE_SECONDS", 0)
+    results._index._retry_at = 0
     eventually(lambda: results._index.ids(), "the index")
     write(results, 4)
     assert results.usage()[0] == 3
@@ -68,7 +69,7 @@ def test_without_redis_results_are_read_and_written(
 
 
 @pytest.mark.parametrize("place", ["folder", "bucket"], indirect=True)
-def test_redis_restarts_empty(place: Place, broker: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_emptied_database(place: Place, postgres: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
     """Running servers rebuild the index, one of them at a time."""
     monkeypatch.setattr(maintenance, "TIDY_SECONDS", 0.02)
     servers = [place.open() for _ in range(3)]
@@ -80,7 +81,7 @@ def test_redis_restarts_empty(place: Place, broker: Redis, monkeypatch: pytest.M
         keeper.start()
     try:
         for _ in range(3):
-            broker.empty()
+            forget(place)
             assert servers[1].has(name(1))
             eventually(lambda: servers[2].usage() == usage, "the index")
     finally:
@@ -90,29 +91,33 @@ def test_redis_restarts_empty(place: Place, broker: Redis, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("place", ["folder", "bucket"], indirect=True)
-def test_what_others_removed_is_not_entered_late(place: Place, broker: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_others_removed_is_not_entered_late(
+    place: Place, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A result that was written without the index and removed by another process is not indexed."""
-    monkeypatch.setattr(optional_redis, "PAUSE_SECONDS", 0)
+    monkeypatch.setattr(index, "PAUSE_SECONDS", 0)
     results, others = place.open(), place.open()
-    broker.kill()
+    postgres.kill(signal.SIGTERM)
     for number in (1, 2):
         write(results, number)
-    broker.start()
+    postgres.start()
     assert others.delete(name(1))
     write(results, 3)
     assert (results.has(name(1)), results.has(name(2)), results.usage()[0]) == (False, True, 2)
 
 
 @pytest.mark.parametrize("place", ["folder", "bucket"], indirect=True)
-def test_what_was_removed_leaves_the_index_late(place: Place, broker: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_removed_leaves_the_index_late(
+    place: Place, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A result that was removed without the index leaves it with the next call of the same process."""
-    monkeypatch.setattr(optional_redis, "PAUSE_SECONDS", 0)
+    monkeypatch.setattr(index, "PAUSE_SECONDS", 0)
     results, others = place.open(), place.open()
     for number in (1, 2):
         write(results, number)
-    broker.kill()
+    postgres.kill(signal.SIGTERM)
     assert results.delete(name(1))
-    broker.start()
+    postgres.start()
     assert (others.has(name(1)), others.exists(name(1))) == (True, False)
     assert results.has(name(2))
     assert (others.has(name(1)), others.usage()[0]) == (False, 1)

@@ -1,4 +1,4 @@
-"""Every kind of store for tests: a folder with SQLite, a folder with Redis, an object store with Redis, and access to their files."""
+"""Every kind of store for tests: a folder with SQLite, a folder with PostgreSQL, an object store with PostgreSQL, and access to their files."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
 import fsspec
 import pytest
 
+from headscope.database import Database, schema
 from headscope.store import Results
 from headscope.store.entries import EntryStore
 from tests.support.server import eventually
@@ -32,13 +34,18 @@ class Place:
     kind: str
     root: str
     staging: str
-    redis: str
+    database: str
 
     def open(self, quota: int = LARGE, store: type[S] = Results) -> S:
         """Open the store as another process would."""
         if self.kind == "local":
-            return store.local(Path(self.root), quota)
-        return store.shared(self.root, self.redis, quota, Path(self.staging))
+            return store.local(Path(self.root), quota, self.facts)
+        return store.shared(self.root, quota, self.facts, Path(self.staging))
+
+    @property
+    def facts(self) -> Database | None:
+        """The database, one for each process; None if the store is opened without one."""
+        return _database(self.database) if self.database else None
 
     def json(self) -> str:
         """Return the location as JSON, for another process."""
@@ -71,6 +78,13 @@ class Place:
         return sorted(self.files.find(f"{self.path}/{part}"))
 
 
+@cache
+def _database(where: str) -> Database:
+    database = Database(where if "://" in where else Path(where))
+    schema.prepare(database)
+    return database
+
+
 @contextmanager
 def object_store(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Run an object store in another process. Environment variables point its clients to it."""
@@ -95,12 +109,13 @@ def object_store(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def new_place(kind: str, request: pytest.FixtureRequest, folder: Path) -> Place:
-    """Return an empty store of a kind, on the servers of the fixtures `broker` and `buckets`."""
+    """Return an empty store of a kind, on the servers of the fixtures `postgres` and `buckets`."""
     root = str(folder / "store")
-    redis = "" if kind == "local" else request.getfixturevalue("broker").url
+    database = str(folder / "headscope.db") if kind == "local" else request.getfixturevalue("postgres").url
     if kind == "bucket":
         request.getfixturevalue("buckets")
         bucket = uuid.uuid4().hex
         root = f"s3://{bucket}/in/a/prefix"
         fsspec.filesystem("s3").mkdir(bucket)
-    return Place(kind, root, str(folder / "staging"), redis)
+    request.addfinalizer(_database(database).close)
+    return Place(kind, root, str(folder / "staging"), database)

@@ -13,6 +13,7 @@ import torch
 import transformers
 
 from headscope.analysis.request import AnalysisRequest
+from headscope.database import Database, schema
 from headscope.jobs import Job
 from headscope.jobs.progress import PipeReporter, ServerReporter
 from headscope.models.catalog import Catalog
@@ -43,7 +44,10 @@ class Desk:
         self.settings = settings
         self._ends = multiprocessing.Pipe()
         self.server, self.line = ServerReporter(self._ends[0]), PipeReporter(self._ends[1])
-        self.worker, self.store = AnalysisEngine(settings), Results.local(settings.home, settings.quota_bytes)
+        self.worker = AnalysisEngine(settings)
+        self._facts = Database(settings.home / "headscope.db")
+        schema.prepare(self._facts)
+        self.store = Results.local(settings.home, settings.quota_bytes, self._facts)
         self._catalog, self._counted = Catalog(settings), self._counters()
 
     def job(self, number: int, **body: Any) -> Job:
@@ -69,6 +73,7 @@ class Desk:
 
     def close(self) -> None:
         """Hang up at both ends."""
+        self._facts.close()
         for end in self._ends:
             end.close()
 

@@ -70,7 +70,7 @@ def worker(device: str | None, models: str | None, name: str | None, check: bool
     schema.prepare(facts)
     _wait_for_name(database, identity)
     facts.close()  # connections do not survive a fork
-    results = cache(lambda: stores.results(chosen))  # opened in the child, for the same reason
+    results = cache(lambda: stores.results(chosen, None))  # opened in the child, for the same reason
     import_module(PRELOAD)  # torch, once: a child that replaces another one is forked with it
     app = celery.application(url, job_seconds=settings.job_seconds, child_bytes=settings.worker_bytes)
     worker_process = WorkerProcess(

@@ -7,11 +7,25 @@ owners     Owners of jobs, and the number of the turn in which each was served l
 workers    Worker processes.
 grants     Which owner may read which result.
 shares     Keys that open one result to anyone.
+results    Entries of the stores of results, inputs and uploads: their bytes, and when each was last used.
+stores     Shared stores: when each was tidied, and whether all of its entries are indexed.
 """
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, Double, Index, Integer, MetaData, Table, Text, UniqueConstraint, text
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Double,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
 
 metadata = MetaData()
 SENT = "status = 'queued' AND sent IS NOT NULL"
@@ -90,4 +104,20 @@ shares = Table(
     Column("id", Text, nullable=False),
     Column("owner", Text, nullable=False),
     UniqueConstraint("id", "owner", name="shares_id_owner"),
+)
+results = Table(
+    "results",
+    metadata,
+    Column("store", Text, primary_key=True),
+    Column("id", Text, primary_key=True),
+    Column("bytes", BigInteger, nullable=False),
+    Column("used", Double, nullable=False),
+    Index("results_used", "store", "used"),
+)
+stores = Table(
+    "stores",
+    metadata,
+    Column("store", Text, primary_key=True),
+    Column("tidied", Double, nullable=False),
+    Column("complete", Boolean, nullable=False),
 )

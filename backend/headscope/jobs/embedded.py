@@ -38,7 +38,7 @@ class Embedded:
     """A queue whose jobs run one after another in a child process.
 
     `engine(*arguments)`, a module-level function, is called once in every new child; `modules` are imported before children are forked.
-    The dispatcher thread calls `on_change` after every change, and `discard_ended` after every run, whose child may have been killed.
+    The dispatcher thread calls `on_change` after every change, and `after_run` after every run, whose child may have been killed.
     With `prewarm` the child loads the default model before the first job. `downloads` are run beside everything else, by a queue of their own.
     """
 
@@ -54,9 +54,9 @@ class Embedded:
         prewarm: bool = False,
         downloads: bool = False,
         on_change: Callable[[], None] = lambda: None,
-        discard_ended: Callable[[], None] = lambda: None,
+        after_run: Callable[[list[Job]], None] = lambda _: None,
     ) -> None:
-        self._database, self._on_change, self._discard_ended = database, on_change, discard_ended
+        self._database, self._on_change, self._after_run = database, on_change, after_run
         self._engine, self._arguments, self._prewarm = engine, arguments, prewarm
         self._modules = modules
         self._job_seconds, self._cancel_seconds = job_seconds, cancel_seconds
@@ -117,7 +117,7 @@ class Embedded:
                     continue
                 self._on_change()
                 self._run(jobs)
-                self._discard_ended()
+                self._after_run(jobs)
                 self._reported = ""
             except HeadscopeError as error:  # a full disk, for instance
                 self._blocked = True

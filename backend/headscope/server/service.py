@@ -28,7 +28,7 @@ from .datasets import Datasets
 from .downloads import Downloads
 from .limiters import Limiters
 from .lookups import Lookups
-from .studies import Studies
+from .studies import Studies, result_ids
 
 logger = logging.getLogger("headscope")
 T = TypeVar("T")
@@ -47,13 +47,10 @@ class Service:
         self._lock_home()
         with stores.usable():
             stores.recover_files(settings)
-            self.results, self.inputs, uploads = (
-                stores.results(settings),
-                stores.inputs(settings),
-                stores.uploads(settings),
-            )
-            self._facts = stores.open_database(settings)
-            self.database = JobDatabase(self._facts)
+            self._facts = facts = stores.open_database(settings)
+            self.database = JobDatabase(facts)
+            self.results, self.inputs = stores.results(settings, facts), stores.inputs(settings, facts)
+            uploads = stores.uploads(settings, facts)
         self.catalog, self.encoder = Catalog(settings), SentenceEncoder(settings)
         self.cache, self.limiters = Cache(settings.cache_url), Limiters()
         self.grants: Lookups[bool] = Lookups()
@@ -67,7 +64,7 @@ class Service:
             schema.prepare(self._facts)
         self.jobs: Embedded | Cluster
         if settings.redis_url is None:
-            self.jobs = self._build_embedded(discard_ended=self._discard_ended)
+            self.jobs = self._build_embedded(after_run=self._after_run)
         else:
             self.jobs = self._build_cluster(settings.redis_url)
         self._dispatchers = [self.jobs]
@@ -103,6 +100,12 @@ class Service:
             jobs = self._build_embedded(downloads=True, job_seconds=math.inf, prewarm=False)
             self._dispatchers.append(jobs)
         return Downloads(self.settings, self.catalog, self.database, self.watcher, jobs.wake)
+
+    def _after_run(self, jobs: list[Job]) -> None:
+        """Index what the child process stored or deleted, and remove what it left half written."""
+        for job in jobs:
+            self.results.synchronise(result_ids(job))
+        self._discard_ended()
 
     def _discard_ended(self) -> None:
         stores.discard_ended(self.results, self.database)
@@ -163,7 +166,7 @@ class Service:
             self._admission.admit(request, place if batch else None, owner or LOCAL, logs.request_id())
             for place, request in enumerate(requests)
         ]
-        stored = {one.id for one in work if self.results.has(one.id)}
+        stored = self.results.existing({one.id for one in work})
         missing = {one.id: one for one in work if one.id not in stored}
         named = uuid.uuid4().hex if len(requests) > 1 else None
         if missing:

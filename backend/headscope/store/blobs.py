@@ -86,7 +86,7 @@ class Blobs(EntryStore):
             self.quarantine(id_)
             return None
         if manifest is not None:
-            self._index.touch([id_])
+            self._index.touch(id_)
         return manifest
 
     def _open(self, id_: str) -> Manifest | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 import time
 from abc import ABC, abstractmethod
@@ -11,9 +10,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+from ..database import Database
 from ..errors import StorageFull, StoreUnavailable
 from .backend import BlobBackend, unavailable
-from .index import Index, RedisIndex, SqliteIndex
+from .index import Index
 from .local import LocalBackend
 from .manifest import NAME, Manifest, sealed
 from .map_file import Corrupt, storing
@@ -30,21 +30,20 @@ class EntryStore(ABC):
         self._backend, self._index, self._quota = backend, index, quota_bytes
 
     @classmethod
-    def local(cls, folder: Path, quota_bytes: int) -> Self:
-        """Open the store in a folder that only one server uses."""
+    def local(cls, folder: Path, quota_bytes: int, database: Database | None, name: str = "results") -> Self:
+        """Open the store in a folder that only one server uses. `name` is the store's name in the database."""
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return cls(LocalBackend(folder, abandoned_seconds=0), SqliteIndex(folder / "results.db"), quota_bytes)
+        return cls(LocalBackend(folder, abandoned_seconds=0), Index(database, name), quota_bytes)
 
     @classmethod
-    def shared(cls, where: str, redis_url: str, quota_bytes: int, staging: Path) -> Self:
+    def shared(cls, where: str, quota_bytes: int, database: Database | None, staging: Path) -> Self:
         """Open a store that any number of servers and workers share. `where` is a folder at the same path on every machine, or an fsspec address.
 
         `staging` is a local folder for uploads to such an address.
         """
         where = where.removeprefix("file://").rstrip("/")
         backend = RemoteBackend(where, staging) if "://" in where else LocalBackend(Path(where))
-        name = hashlib.sha256(where.encode()).hexdigest()[:16]
-        return cls(backend, RedisIndex(redis_url, f"headscope:store:{name}"), quota_bytes)
+        return cls(backend, Index(database, where), quota_bytes)
 
     @property
     def staging(self) -> Path:
@@ -53,9 +52,13 @@ class EntryStore(ABC):
 
     def has(self, id_: str) -> bool:
         """Return whether an entry exists according to the index. It may be damaged."""
-        self._sync_pending()
-        found = self._index.has(id_)
-        return self.exists(id_) if found is None else found
+        return bool(self.existing([id_]))
+
+    def existing(self, ids: Collection[str]) -> set[str]:
+        """Return which of these entries exist according to the index. They may be damaged."""
+        self.synchronise(self._index.pending())
+        indexed, complete = self._index.find(ids)
+        return indexed if complete else indexed | {id_ for id_ in ids if id_ not in indexed and self.exists(id_)}
 
     def exists(self, id_: str) -> bool:
         """Return whether an entry exists on the backend, whatever the index says. Raises StoreUnavailable."""
@@ -102,6 +105,7 @@ class EntryStore(ABC):
 
         A local store does this once, at start-up, before anything is written; in a shared store one process at a time does, however often it is called.
         """
+        self._index.write_uses()
         known = self._index.ids() if self._index.acquire_turn() else None
         if known is None:
             return
@@ -123,7 +127,7 @@ class EntryStore(ABC):
     def _read_manifest(self, id_: str) -> bytes | None:
         """Return the manifest of an entry, None if it does not exist. Raises Corrupt if it is indexed but the backend lacks it."""
         data = self._backend.manifest(id_)
-        if data is None and self._index.has(id_):
+        if data is None and self._index.find([id_])[0]:
             data = self._backend.manifest(id_)  # it may have been published in between
             if data is None:
                 raise Corrupt
@@ -153,13 +157,13 @@ class EntryStore(ABC):
             if self._index_entry(id_):  # another process was first; the same id means the same content
                 return size
         self._evict(self._index.add(id_, size, self._quota))
-        self._sync_pending()
+        self.synchronise(self._index.pending())
         return size
 
-    def _sync_pending(self) -> None:
-        """Index, or remove from the index, the entries that changed while it was not available."""
-        with suppress(StoreUnavailable):  # the next call retries
-            for id_ in self._index.pending():
+    def synchronise(self, ids: Iterable[str]) -> None:
+        """Index, or remove from the index, entries that were written or deleted without it: while it was not available, or by a process that has none."""
+        with suppress(StoreUnavailable):  # tidy finds what is left
+            for id_ in ids:
                 if self._unindex_missing(id_):
                     self._index_entry(id_)
                 if id_ in self._index.pending():

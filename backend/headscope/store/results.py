@@ -106,7 +106,7 @@ class Results(EntryStore):
         stored = self._find_cached(id_) or self._read(id_)
         if stored is not None and not self._manifests.is_used(id_):
             self._manifests.mark_used(id_)
-            self._index.touch([id_])
+            self._index.touch(id_)
         return stored
 
     def get_cached(self, id_: str) -> Stored | None:

@@ -80,9 +80,23 @@ def upgrade() -> None:
         sa.Column("owner", sa.Text, nullable=False),
         sa.UniqueConstraint("id", "owner", name="shares_id_owner"),
     )
+    op.create_table(
+        "results",
+        sa.Column("store", sa.Text, primary_key=True),
+        sa.Column("id", sa.Text, primary_key=True),
+        sa.Column("bytes", sa.BigInteger, nullable=False),
+        sa.Column("used", sa.Double, nullable=False),
+    )
+    op.create_index("results_used", "results", ["store", "used"])
+    op.create_table(
+        "stores",
+        sa.Column("store", sa.Text, primary_key=True),
+        sa.Column("tidied", sa.Double, nullable=False),
+        sa.Column("complete", sa.Boolean, nullable=False),
+    )
 
 
 def downgrade() -> None:
     """Remove all tables."""
-    for name in ("shares", "grants", "workers", "owners", "runs", "jobs"):
+    for name in ("stores", "results", "shares", "grants", "workers", "owners", "runs", "jobs"):
         op.drop_table(name)

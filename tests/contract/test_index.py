@@ -1,0 +1,84 @@
+"""The index of a store, on both databases: it follows what happens to the entries, and reading costs no write."""
+
+from __future__ import annotations
+
+import pytest
+import sqlalchemy as sa
+
+from headscope.database import tables
+from headscope.store import Results, index
+from tests.contract.test_store import age, check, forget, name, place, results, write
+from tests.support.stores import Place
+
+__all__ = ["place", "results"]
+
+
+def test_lost_index_is_made_again(results: Results, place: Place) -> None:
+    """Without an index results are still readable. Tidying indexes them by age and quarantines damaged ones."""
+    for number in range(4):
+        write(results, number)
+    each = results.usage()[1] // 4
+    forget(place)
+    assert results.usage() == (0, 0)
+    for number in range(4):
+        check(results, number)
+    manifest = place.file(name(3), "manifest.json")
+    place.files.pipe_file(manifest, place.files.cat_file(manifest)[:-1])
+    again = place.open(each * 7 // 2)
+    again.tidy()
+    assert again.usage()[0] == 3
+    assert [again.has(name(number)) for number in range(4)] == [True, True, True, False]
+    write(again, 4)
+    assert [again.has(name(number)) for number in range(3)] == [False, True, True]
+
+
+def test_tidy_forgets_what_is_gone(results: Results, place: Place) -> None:
+    """Results that were removed by hand leave the index."""
+    write(results, 1)
+    write(results, 2)
+    place.files.rm(place.file(name(1), "manifest.json").rpartition("/")[0], recursive=True)
+    place.open().tidy()
+    assert results.usage()[0] == 1
+    assert results.get(name(1)) is None
+    check(results, 2)
+
+
+@pytest.mark.parametrize("place", ["local", "folder"], indirect=True)
+def test_reading_writes_nothing(results: Results, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Uses are collected in memory, and written with the next entry, by tidying, or after some seconds."""
+    for number in (1, 2, 3):
+        write(results, number)
+
+    def last_uses() -> list[float]:
+        with place.facts.read() as connection:
+            mine = sa.select(tables.results.c.used).where(tables.results.c.store == results._index._store)
+            return list(connection.execute(mine.order_by(tables.results.c.id)).scalars())
+
+    age(results, [1, 2, 3])
+    old = last_uses()
+    for number in (1, 2):
+        check(place.open(), number)
+        results.get(name(number))
+    assert last_uses() == old
+    results.tidy()
+    assert [now > before for now, before in zip(last_uses(), old, strict=True)] == [True, True, False]
+    monkeypatch.setattr(index, "USES_SECONDS", 0.0)
+    results.get(name(3))
+    assert last_uses()[2] > old[2]
+
+
+def test_without_a_database(place: Place) -> None:
+    """A process that must not write to the database stores, reads and deletes results; another process indexes them."""
+    server = place.open()
+    child = Place(place.kind, place.root, place.staging, "").open()
+    for number in (1, 2):
+        write(child, number)
+        check(child, number)
+    assert child.has(name(1))
+    assert server.usage()[0] == 0
+    server.synchronise([name(1), name(2)])
+    assert server.usage()[0] == 2
+    assert child.delete(name(1))
+    server.synchronise([name(1), name(3)])
+    assert server.usage()[0] == 1
+    assert child._index.pending() == []
