@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
+import pytest
+from numpy.typing import NDArray
 from playwright.sync_api import expect
 
-from tests.browser.visit import Visit, address, comes_to
+from tests.browser.visit import Visit, address, another_picture, comes_to, picture
+from tests.support.server import Server
 
 MOST_NODES = 3000
 MOST_BYTES = 400_000
@@ -43,6 +47,8 @@ FIRST = """(() => {
     if (window.batch) observer.disconnect()
   }).observe(document, { childList: true, subtree: true })
 })()"""
+# Addresses of the maps that were read.
+MAPS = "performance.getEntriesByType('resource').filter(({ name }) => name.includes('/maps/')).map(({ name }) => name)"
 # Whether nothing covers the middle of an element and no edge cuts it off.
 SEEN = """(cell) => {
   const { left, top, width, height } = cell.getBoundingClientRect()
@@ -151,3 +157,38 @@ def test_a_long_text(visit: Visit) -> None:
     visit.submit(letters.replace("h", "i"))
     assert visit.page.evaluate("window.first")[1] == 2048
     expect(last).to_be_in_viewport()
+
+
+def test_a_map_that_is_read_in_parts(visit: Visit, server: Server) -> None:
+    """Of more than 2,048 tokens the page has an overview, which says that it is one, and the entries that are zoomed into, which are those of the server."""
+    letters = " ".join("abcdefgh"[i % 8] for i in range(2198))
+    chosen = {"model": "long", "text": letters, "head": "1.1", "view": "both"}
+    visit.open(address(**chosen, pins="q1000-1001 k1500"))
+    readout = visit.page.get_by_role("status").filter(has_text="\u2192")
+    expect(readout).to_contain_text("the largest nearby; zoom in for the exact value")
+    expect(visit.page.get_by_text("The graph of a long text shows what is visible.", exact=False)).to_be_visible()
+    (request,) = visit.page.evaluate(MAPS)
+    assert "pool=3" in request
+    image = visit.image("Heat map of head 1.1")
+    overview = picture(image)
+
+    def entries(query: str, key: str) -> NDArray[np.float64]:
+        id_ = request.split("/analyses/")[1].split("/")[0]
+        cell = {"layer": "1", "head": "1", "query": query, "key": key, "format": "json"}
+        return np.array(server.get(f"/analyses/{id_}/maps/weights", params=cell).json()["map"][0][0])
+
+    go = "(fragment) => { location.hash = fragment }"
+    # The pinned cells are in the middle of what is zoomed into.
+    visit.page.evaluate(go, address(**chosen, pins="q1000-1001 k1500", zoom="0.659 0.432 0.05"))
+    expect(readout).to_contain_text("averaged over queries")
+    assert float(readout.locator("b").first.inner_text()) == pytest.approx(
+        entries("1000:1002", "1500").mean(), abs=5e-5
+    )
+    another_picture(image, overview)
+    expect(visit.page.get_by_role("img", name="Connections of head 1.1")).to_be_visible()
+    # A query that is pinned alone has its whole row, wherever the window is.
+    visit.page.evaluate(go, address(**chosen, pins="q400 k1700"))
+    expect(readout).to_contain_text("exactly")
+    said = re.search(r"exactly (\S+)", readout.inner_text())
+    assert said is not None
+    assert np.float32(said[1]) == np.float32(entries("400", "1700"))[0, 0]

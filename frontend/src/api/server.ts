@@ -111,11 +111,12 @@ export function server(key = ''): Source {
       return readTiles(readSafetensors(await getBytes(of(id, ['grid', lens], query), signal)))
     },
 
-    async map(id, lens, head, signal): Promise<Matrix> {
-      const query = { ...single(head), dtype: 'float32' }
-      const { data, shape } = tensor(readSafetensors(await getBytes(of(id, ['maps', lens], query), signal)), 'map')
-      if (!(data instanceof Float32Array)) throw new Error('maps: expected float32')
-      return { data, rows: shape[2], cols: shape[3], exact: true }
+    map: (id, lens, head, signal) => readMap(of(id, ['maps', lens], single(head)), signal),
+
+    async mapPart(id, lens, head, { pool, queries, keys }, signal) {
+      const query = { ...single(head), query: queries.join(':'), key: keys.join(':'), pool }
+      const map = await readMap(of(id, ['maps', lens], query), signal)
+      return pool === 1 ? map : { ...map, exact: false, pool }
     },
 
     async overview(id, name, lens, signal) {
@@ -136,6 +137,12 @@ export function server(key = ''): Source {
     exportUrl: (id, format, view) =>
       PREFIX + of(id, ['export'], format === 'html' && view ? { format, view } : { format }),
   })
+}
+
+async function readMap(address: string, signal: AbortSignal): Promise<Matrix> {
+  const { data, shape } = tensor(readSafetensors(await getBytes(address, signal)), 'map')
+  if (!(data instanceof Float32Array)) throw new Error('maps: expected float32')
+  return { data, rows: shape[2], cols: shape[3], exact: true }
 }
 
 function requestBody(request: Request): Partial<WireRequest> {

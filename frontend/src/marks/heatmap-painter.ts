@@ -3,57 +3,18 @@
 import { type DrawingContext, ratioOf, type Surface } from '../lib/drawing/context'
 import { fitCanvas } from '../lib/drawing/frame'
 import { MONO, type Palette, tableFor } from '../lib/drawing/palette'
-import { inkOn, packHex } from '../lib/maths/colour'
+import { packHex } from '../lib/maths/colour'
+import { placeDetail } from '../lib/maths/details'
 import { type Box, type Highlight, litKeys, litQueries } from '../lib/maths/highlight'
-import type { Matrix } from '../lib/maths/matrix'
-import { rasterise, type Window } from '../lib/maths/raster'
-import { colourIndex, type Scale } from '../lib/maths/scale'
-import { weight } from '../lib/text/format'
+import { along, rasterise, type Window } from '../lib/maths/raster'
 import { LABEL_HEIGHT, labelStep, shorten } from '../lib/text/labels'
-
-/** The map on its canvas, in CSS pixels: labels take `left` and `top`. */
-export interface MapLayout {
-  left: number
-  top: number
-  side: number
-  characters: number
-}
-
-export interface MapPicture {
-  /** The values that are coloured. */
-  map: Matrix
-  /** The values written into large cells; another matrix if each row is coloured on its own scale. */
-  values: Matrix
-  queries: readonly string[]
-  keys: readonly string[]
-  /** Keys whose columns are grey, out of the scale. */
-  marked?: readonly boolean[]
-  scale: Scale
-  palette: Palette
-  window: Window
-}
+import { writeValues } from './cell-values'
+import type { MapLayout, MapPicture } from './map-picture'
 
 const GAP = 5
 const HALF_NAME = 8
 /** Half a line beyond the map, so that the last names are not cut. */
 export const EDGE = 8
-
-/** The centre of token `index` along an axis, in pixels from the start of the map; may be outside it. */
-export const along = (index: number, count: number, start: number, { size }: Window, side: number) =>
-  (((index + 0.5) / count - start) / size) * side
-
-/** The token under a pixel of the map, or undefined outside it. */
-export function tokenAt(
-  pixel: number,
-  count: number,
-  start: number,
-  { size }: Window,
-  side: number,
-): number | undefined {
-  if (pixel < 0 || pixel >= side) return undefined
-  const index = Math.floor((start + (pixel / side) * size) * count)
-  return index >= 0 && index < count ? index : undefined
-}
 
 function prepare(canvas: Surface, width: number, height: number): DrawingContext {
   const context = fitCanvas(canvas, width, height)
@@ -79,14 +40,31 @@ export function paintMap(canvas: Surface, layout: MapLayout, picture: MapPicture
   const image = 'fit' in canvas ? context.createImageData(device, device) : sketchOf(context, device)
   const { map, scale, palette, window } = picture
   const pixels = new Uint32Array(image.data.buffer)
-  rasterise(map, scale, tableFor(palette, scale.signed), pixels, [device, device], window, packHex(palette.muted))
+  const table = tableFor(palette, scale.signed)
+  rasterise(map, scale, table, pixels, [device, device], window, packHex(palette.muted))
+  paintDetails(pixels, device, picture)
   context.putImageData(image, Math.round(left * ratio), Math.round(top * ratio))
   greyColumns(context, layout, picture)
   context.strokeStyle = palette.line
   context.lineWidth = 1
   context.strokeRect(left - 0.5, top - 0.5, side + 1, side + 1)
-  if (side / Math.max(map.rows, map.cols) / window.size >= roomForValue(scale) && picture.values.exact)
-    writeValues(context, layout, picture)
+  writeValues(context, layout, picture)
+}
+
+/** Parts of a long map over its overview, coarse before fine. */
+function paintDetails(pixels: Uint32Array, side: number, picture: MapPicture): void {
+  const { details = [], queries, keys, scale, palette, window } = picture
+  const table = tableFor(palette, scale.signed)
+  for (const detail of [...details].sort((a, b) => b.pool - a.pool)) {
+    const placed = placeDetail(detail, [queries.length, keys.length], window, side)
+    if (!placed) continue
+    const { x, y, view } = placed
+    const [width, height] = [x[1] - x[0], y[1] - y[0]]
+    const part = new Uint32Array(width * height)
+    rasterise(detail.map, scale, table, part, [width, height], view, packHex(palette.muted))
+    for (let row = 0; row < height; row++)
+      pixels.set(part.subarray(row * width, (row + 1) * width), (y[0] + row) * side + x[0])
+  }
 }
 
 /** Thinner columns are left empty, as grey would hide their neighbours. */
@@ -102,35 +80,6 @@ function greyColumns(context: DrawingContext, { left, top, side }: MapLayout, pi
     const to = Math.min(side, ((k + 1) / map.cols - window.left) * (side / window.size))
     if (is && to > from) context.fillRect(left + from, top, to - from, side)
   }
-}
-
-/** Pixels that a cell needs for a weight of four digits. */
-const ROOM_FOR_VALUE = 48
-/** And with a minus sign. */
-const ROOM_FOR_SIGNED = 56
-
-export const roomForValue = ({ signed }: Pick<Scale, 'signed'>) => (signed ? ROOM_FOR_SIGNED : ROOM_FOR_VALUE)
-
-function writeValues(context: DrawingContext, { left, top, side }: MapLayout, picture: MapPicture): void {
-  const { map, values, scale, palette, window } = picture
-  const table = tableFor(palette, scale.signed)
-  context.save()
-  context.beginPath()
-  context.rect(left, top, side, side)
-  context.clip()
-  context.textAlign = 'center'
-  for (let q = 0; q < map.rows; q++) {
-    const y = along(q, map.rows, window.top, window, side)
-    if (y < -ROOM_FOR_VALUE || y > side + ROOM_FOR_VALUE) continue
-    for (let k = 0; k < map.cols; k++) {
-      const x = along(k, map.cols, window.left, window, side)
-      const at = q * map.cols + k
-      if (x < -ROOM_FOR_VALUE || x > side + ROOM_FOR_VALUE || Number.isNaN(values.data[at])) continue
-      context.fillStyle = picture.marked?.[k] ? palette.muted : inkOn(table[colourIndex(map.data[at], scale)])
-      context.fillText(weight(values.data[at]), left + x, top + y + 0.5)
-    }
-  }
-  context.restore()
 }
 
 type AxesPicture = Pick<MapPicture, 'queries' | 'keys' | 'window' | 'palette'>

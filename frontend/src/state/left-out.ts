@@ -1,6 +1,7 @@
 /** Which tokens are special or sinks, and how they are shown: as others, in grey, or not at all. */
 import type { Analysis, AttentionWindow, Head } from '../lib/data/analysis'
 import { type Axes, groupMap } from '../lib/maths/axis'
+import { isLong } from '../lib/maths/details'
 import type { Matrix } from '../lib/maths/matrix'
 import { areLeft, blankColumns, findSinks, keptPlaces, pickAxis, pickMap, placesOf } from '../lib/maths/sinks'
 import type { OpenAnalysis } from './open-analysis'
@@ -57,9 +58,9 @@ function sinksOf({ shown, lens, head }: Side): readonly boolean[] {
 
 export type Treatment = 'show' | 'mark' | 'hide'
 
-/** How they are drawn; a thumbnail alone does not know them. */
+/** How they are drawn; a thumbnail, or a part of a long map, does not know them. */
 export const drawnTreatment = ({ maps }: Analysis, lens: string, chosen: Treatment): Treatment =>
-  maps[lens]?.stored === false ? 'show' : chosen
+  maps[lens]?.stored === false || isLong(maps[lens]?.shape) ? 'show' : chosen
 
 const NEITHER = [NO_SINKS, NO_SINKS] as const
 

@@ -2,8 +2,10 @@
 import { type Analysis, type Head, headName, type MergedHeads } from '../lib/data/analysis'
 import type { Source } from '../lib/data/source'
 import { afterPaint } from '../lib/drawing/frame'
+import { type Detail, overviewPool, type Part, partFor, partName } from '../lib/maths/details'
 import { type Matrix, releaseMatrix, type Tiles, thumbnailSide, tileMatrix } from '../lib/maths/matrix'
 import { MapMerger, mergeMaps } from '../lib/maths/merge'
+import type { Window } from '../lib/maths/raster'
 import { Cache } from '../lib/net/cache'
 
 type Numbers = (number | null)[]
@@ -15,6 +17,10 @@ const BYTES_KEPT = 48 * 2 ** 20
 /** Keys begin with the lens. */
 const mapKey = (lens: string, head: Head) =>
   [lens, ...(head.among ? [head.among.how, ...head.among.heads.map(headName)] : [headName(head)])].join(' ')
+
+/** Parts of each long map on screen that are kept. */
+const PARTS_KEPT = 6
+const NO_DETAILS: readonly Detail[] = []
 
 /** Maps that two analyses keep. */
 const shared = new WeakSet<Matrix>()
@@ -31,6 +37,10 @@ export class Maps {
     ({ data }) => data.byteLength,
     (map) => this.#release(map),
   )
+  /** The parts of long maps that are on screen, the last read first. */
+  #details = new Map<string, readonly Detail[]>()
+  /** The parts that are being read, or have been. */
+  #parts = new Cache<Detail>(ON_SCREEN * PARTS_KEPT)
   /** The last map requested: numbers wait for it. */
   #latest: Promise<unknown> = Promise.resolve()
   #overviews = new Cache<Numbers[]>(64)
@@ -140,7 +150,51 @@ export class Maps {
   }
 
   #fetch(lens: string, head: Head): Promise<Matrix> {
-    return this.source.map(this.id, lens, head, this.signal)
+    const whole = this.#overviewOf(lens)
+    return whole ? this.#fetchPart(lens, head, whole) : this.source.map(this.id, lens, head, this.signal)
+  }
+
+  #fetchPart(lens: string, head: Head, part: Part): Promise<Matrix> {
+    return this.source.mapPart!(this.id, lens, head, part, this.signal)
+  }
+
+  /** A long map is read as an overview; undefined for other maps. */
+  #overviewOf(lens: string): Part | undefined {
+    const shape = this.about()?.maps[lens]?.shape
+    if (!shape || !this.source.mapPart) return undefined
+    const [, , queries, keys] = shape
+    const pool = overviewPool(queries, keys)
+    return pool > 1 ? { pool, queries: [0, queries], keys: [0, keys] } : undefined
+  }
+
+  /** The parts of a long map that have arrived. */
+  details(lens: string, open: Head): readonly Detail[] {
+    return this.#seen(this.#details.get(mapKey(lens, this.#at(lens, open)))) ?? NO_DETAILS
+  }
+
+  /** Read the part of a long map that a window shows. */
+  async wantDetail(lens: string, head: Head, window: Window): Promise<void> {
+    await this.#wantPart(lens, head, ({ queries, keys }) => partFor(window, queries[1], keys[1]))
+  }
+
+  /** Read what a query of a long map attends to. */
+  async wantRow(lens: string, head: Head, query: number): Promise<void> {
+    await this.#wantPart(lens, head, ({ keys }) => ({ pool: 1, queries: [query, query + 1], keys }))
+  }
+
+  async #wantPart(lens: string, open: Head, choose: (whole: Part) => Part | undefined): Promise<void> {
+    const [head, whole] = [this.#at(lens, open), this.#overviewOf(lens)]
+    const part = whole && choose(whole)
+    if (!part || head.among || this.about()?.maps[lens]?.stored === false) return
+    const key = mapKey(lens, head)
+    const read = async () => ({ ...part, map: await this.#fetchPart(lens, head, part) })
+    const detail = await this.#announce(this.#parts.get(`${key} ${partName(part)}`, read))
+    if (!detail || this.#details.get(key)?.includes(detail)) return
+    const kept = [detail, ...(this.#details.get(key) ?? [])].slice(0, PARTS_KEPT)
+    this.#details.delete(key)
+    this.#details.set(key, kept)
+    for (const old of [...this.#details.keys()].slice(0, -ON_SCREEN)) this.#details.delete(old)
+    this.#arrivals += 1
   }
 
   /** Reads at most as many maps at a time as are kept anyway. */
@@ -158,8 +212,8 @@ export class Maps {
 
   /** How many maps of a lens are kept; 1 if their size is unknown. */
   #room(lens: string): number {
-    const shape = this.about()?.maps[lens]?.shape
-    return shape ? Math.floor(BYTES_KEPT / (4 * shape[2] * shape[3])) : 1
+    const [shape, pool] = [this.about()?.maps[lens]?.shape, this.#overviewOf(lens)?.pool ?? 1]
+    return shape ? Math.floor((BYTES_KEPT * pool * pool) / (4 * shape[2] * shape[3])) : 1
   }
 
   /** How many maps of a lens can be fetched ahead, so that none on screen is evicted. */

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { readAnalysis, type WireAnalysis } from '../../src/api/wire'
 import type { Analysis } from '../../src/lib/data/analysis'
 import { textWidth } from '../../src/lib/text/labels'
-import { roomForValue } from '../../src/marks/heatmap-painter'
+import { roomForValue } from '../../src/marks/cell-values'
 import { windowOf } from '../../src/state/left-out'
 
 const wire = {

@@ -1,5 +1,6 @@
 /** The source of analyses, the only interface the viewer knows: a server, an exported page, or fixed data in the gallery and tests. */
 import type { Alignment, Likeness } from '../maths/alignment'
+import type { Part } from '../maths/details'
 import type { Matrix, Tiles } from '../maths/matrix'
 import type { Analysis, Declaration, Head, KindSupport, Model, Request, Run } from './analysis'
 import type { Figures } from './figures'
@@ -100,6 +101,8 @@ export interface Source {
   analysis(id: string, signal: AbortSignal): Promise<Analysis>
   grid(id: string, lens: string, how: Thumbnails, signal: AbortSignal): Promise<Tiles>
   map(id: string, lens: string, head: Head, signal: AbortSignal): Promise<Matrix>
+  /** A part of a map; without it maps are read as a whole, however long. */
+  mapPart?(id: string, lens: string, head: Head, part: Part, signal: AbortSignal): Promise<Matrix>
   /** One number per head, [L][H]; `measure.column` for a measure with several columns. */
   overview(id: string, measure: string, lens: string, signal: AbortSignal): Promise<(number | null)[][]>
   /** The values of one head along its tokens, or a single number. */

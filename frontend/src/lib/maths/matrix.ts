@@ -4,6 +4,8 @@ export interface Matrix {
   rows: number
   cols: number
   exact: boolean
+  /** An overview of a long map: each entry is the largest of so many queries and keys. */
+  pool?: number
   /** The largest error of an entry; absent for exact values. */
   error?: number
 }

@@ -9,6 +9,17 @@ export interface Window {
   left: number
   size: number
 }
+
+/** A visible part that is not as high as wide. */
+export interface View {
+  top: number
+  left: number
+  height: number
+  width: number
+}
+
+const viewOf = ({ top, left, size }: Window): View => ({ top, left, height: size, width: size })
+
 export const WHOLE: Window = { top: 0, left: 0, size: 1 }
 
 /** The smallest number of cells across, so that names and values fit. */
@@ -41,6 +52,23 @@ export const visibleCells = (cells: number, start: number, size: number): [numbe
   Math.min(cells, Math.ceil((start + size) * cells - 1e-6)),
 ]
 
+/** The centre of token `index` along an axis, in pixels from the start of the map; may be outside it. */
+export const along = (index: number, count: number, start: number, { size }: Window, side: number) =>
+  (((index + 0.5) / count - start) / size) * side
+
+/** The token under a pixel of the map, or undefined outside it. */
+export function tokenAt(
+  pixel: number,
+  count: number,
+  start: number,
+  { size }: Window,
+  side: number,
+): number | undefined {
+  if (pixel < 0 || pixel >= side) return undefined
+  const index = Math.floor((start + (pixel / side) * size) * count)
+  return index >= 0 && index < count ? index : undefined
+}
+
 /** The largest magnitude within a window. */
 export function visibleMax(map: Matrix, { top, left, size }: Window): number {
   const [[q0, q1], [k0, k1]] = [visibleCells(map.rows, top, size), visibleCells(map.cols, left, size)]
@@ -65,7 +93,7 @@ export function cellSpans(cells: number, pixels: number, from: number, size: num
 }
 
 /**
- * Fill `pixels` [height, width] with colours. Pooling keeps the entry of largest magnitude, so strong entries never vanish.
+ * Fill `pixels` [height, width] with the colours of a part of the map. Pooling keeps the entry of largest magnitude, so strong entries never vanish.
  * Entries without a reading (NaN) are hatched in the colour `gap`.
  */
 export function rasterise(
@@ -74,11 +102,12 @@ export function rasterise(
   table: ColourTable,
   pixels: Uint32Array,
   [width, height]: [number, number],
-  window: Window = WHOLE,
+  part: Window | View = WHOLE,
   gap: number = table[scale.signed ? 128 : 0],
 ): void {
-  const across = cellSpans(map.cols, width, window.left, window.size)
-  const down = cellSpans(map.rows, height, window.top, window.size)
+  const view = 'size' in part ? viewOf(part) : part
+  const across = cellSpans(map.cols, width, view.left, view.width)
+  const down = cellSpans(map.rows, height, view.top, view.height)
   const colour = lookup(scale, table)
   const pooled = new Float32Array(width)
   for (let y = 0; y < height; y++) {

@@ -4,6 +4,7 @@ import { plural } from '../text/format'
 import { tokenLabel } from '../text/labels'
 import { sentencesOf } from '../text/segmentation'
 import { type Axes, type Axis, isSpecial, membersOf, tokenAxis, wordAxis } from './axis'
+import { overviewPool } from './details'
 import { type Window, windowAt } from './raster'
 
 export const UNITS = ['pieces', 'words', 'sentences'] as const
@@ -20,16 +21,19 @@ const hasSentences = ({ tokens, keyTokens, texts }: Texts) =>
 const hasPieces = ({ tokens, keyTokens }: Texts) =>
   [tokens, keyTokens].some((side) => wordAxis(side).labels.length < side.length)
 
+/** Long maps, of which the page has parts, are not folded. */
+const isWhole = ({ tokens, keyTokens }: Texts) => overviewPool(tokens.length, keyTokens.length) === 1
+
 /** The units that differ from each other for this text. */
 export const unitsOf = (of: Texts): Unit[] => [
   'pieces',
-  ...(hasPieces(of) ? (['words'] as const) : []),
-  ...(hasSentences(of) ? (['sentences'] as const) : []),
+  ...(isWhole(of) && hasPieces(of) ? (['words'] as const) : []),
+  ...(isWhole(of) && hasSentences(of) ? (['sentences'] as const) : []),
 ]
 
 /** The unit that is shown: a text of one sentence stays unfolded. */
 export const shownUnit = (of: Texts, wanted: Unit): Unit =>
-  wanted === 'sentences' && !hasSentences(of) ? 'pieces' : wanted
+  !isWhole(of) || (wanted === 'sentences' && !hasSentences(of)) ? 'pieces' : wanted
 
 /** Tokens of a sentence share a place. Tokens outside of sentences, and those that are left out (`left`), have places of their own. */
 export function sentenceAxis(tokens: readonly Token[], texts: readonly string[], left: readonly boolean[]): Axis {

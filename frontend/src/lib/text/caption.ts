@@ -54,7 +54,8 @@ export function caption({ analysis, name, model, lenses, unit = 'pieces' }: Capt
 export const sourceOf = ({ id }: Analysis) => `Headscope, analysis ${id.slice(0, 8)}.`
 
 /** How precise the numbers of a map are. */
-export function precisionOf({ exact, error }: Matrix): string {
+export function precisionOf({ exact, pool, error }: Matrix): string {
+  if (pool) return 'overview (largest entry per cell), exact when zoomed in'
   if (!exact) return 'thumbnail (largest entry per pixel)'
   return error ? `rounded to within ${short(error)}` : 'exact (float32)'
 }

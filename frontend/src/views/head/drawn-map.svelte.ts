@@ -1,5 +1,6 @@
 /** A map of the head view as it is drawn: without what is left out, in shades, and linked to the pointer. */
 import { type Axes, boxTokens, firstToken, highlightPlaces } from '../../lib/maths/axis'
+import type { Detail } from '../../lib/maths/details'
 import type { Box, Highlight } from '../../lib/maths/highlight'
 import { type Matrix, maxMagnitude, rowShares } from '../../lib/maths/matrix'
 import { type DrawnAxes, drawnAxes, type SinkTokens, type Treatment } from '../../state/left-out'
@@ -11,6 +12,7 @@ interface Drawing {
   /** The whole map, and its axes. */
   map: () => Matrix | undefined
   axes: () => Axes
+  details: () => readonly Detail[]
   sinks: () => SinkTokens
   special: () => Treatment
   /** Colours are shares of the largest value of a row. */
@@ -18,6 +20,8 @@ interface Drawing {
   /** Highlighted tokens. */
   lit: () => Highlight
 }
+
+const NO_DETAILS: readonly Detail[] = []
 
 type Hand = Pick<Pointer, 'hover' | 'pin' | 'select'>
 
@@ -47,7 +51,9 @@ export class DrawnMap {
   panel(words: Pick<Panel, 'title' | 'warning' | 'label' | 'graph' | 'scale'>): Panel | undefined {
     const [values, map] = [this.#values, this.#shades]
     if (!values || !map) return undefined
-    return { ...words, map, values, marked: this.#drawn.marked, largest: this.largest, ...this.#links }
+    // They are of the map as it is, not of what is left of it, nor of shares of its rows.
+    const details = map === this.of.map() ? this.of.details() : NO_DETAILS
+    return { ...words, map, values, details, marked: this.#drawn.marked, largest: this.largest, ...this.#links }
   }
 }
 

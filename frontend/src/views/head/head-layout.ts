@@ -1,6 +1,6 @@
 /** Layout of heat maps and graph in the centre column. All sizes in pixels. */
 import { LABEL_HEIGHT, labelWidth } from '../../lib/text/labels'
-import type { MapLayout } from '../../marks/heatmap-painter'
+import type { MapLayout } from '../../marks/map-picture'
 
 export interface Room {
   width: number

@@ -1,5 +1,6 @@
 /** One map on screen: its title, tokens and event handlers. Highlights change at every move and are separate. */
 import type { Axis } from '../../lib/maths/axis'
+import type { Detail } from '../../lib/maths/details'
 import type { Box } from '../../lib/maths/highlight'
 import type { Matrix } from '../../lib/maths/matrix'
 import type { Scale } from '../../lib/maths/scale'
@@ -16,6 +17,8 @@ export interface Panel {
   /** The values that are coloured. */
   map: Matrix
   values: Matrix
+  /** Parts of a long map, of which these are an overview. */
+  details: readonly Detail[]
   /** Keys that are grey. */
   marked: readonly boolean[]
   scale: Scale

@@ -1,6 +1,7 @@
 /** What the head view draws: the open head, what it is compared with or their difference, on scales that suit them. */
 import { type Declaration, type Head, headTitle } from '../../lib/data/analysis'
 import { type Axes, groupMap } from '../../lib/maths/axis'
+import { isLong } from '../../lib/maths/details'
 import type { Highlight } from '../../lib/maths/highlight'
 import { type Matrix, tilesMax } from '../../lib/maths/matrix'
 import { visibleMax } from '../../lib/maths/raster'
@@ -39,7 +40,8 @@ export class Panels {
   readonly compare: Compare = $derived.by(() => {
     const { second, shown } = this.of
     if (!second) return 'off'
-    return this.selection.compare === 'difference' && shown.comparison?.refusal ? 'side' : this.selection.compare
+    const refused = shown.comparison?.refusal || isLong(shown.analysis.maps[this.of.lens]?.shape)
+    return this.selection.compare === 'difference' && refused ? 'side' : this.selection.compare
   })
   /** The other side, if it is on screen. */
   readonly second: ComparisonSide | undefined = $derived.by(() => (this.compare === 'off' ? undefined : this.of.second))
@@ -178,6 +180,7 @@ export class Panels {
       ...shared,
       map: () => this.whole,
       axes: (): Axes => (this.byWords && this.links ? [this.links.queries.axis, this.links.keys.axis] : this.own),
+      details: () => this.of.shown.maps.details(this.of.lens, this.of.head),
       sinks: () => this.sinks[0],
       lit: () => (this.byWords ? { ...pointer.lit, box: null } : pointer.lit),
     }
@@ -185,6 +188,7 @@ export class Panels {
       ...shared,
       map: () => this.#otherWhole,
       axes: () => this.others,
+      details: () => (this.second ? this.second.shown.maps.details(this.second.lens, this.second.head) : []),
       sinks: () => this.sinks[1],
       lit: () => linked.lit,
     }

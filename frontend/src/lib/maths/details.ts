@@ -1,0 +1,127 @@
+/** Parts of a map that is too long to be read as a whole: on screen are an overview of it and the parts that were zoomed into. */
+import type { Span } from './highlight'
+import { groupValue, type Matrix, thumbnailValue } from './matrix'
+import { type View, visibleCells, type Window } from './raster'
+
+/** Which part: an entry of its map is the largest of a cell of `pool` queries and `pool` keys. */
+export interface Part {
+  pool: number
+  queries: Span
+  keys: Span
+}
+
+export interface Detail extends Part {
+  map: Matrix
+}
+
+/** Longer maps are read in parts: an overview with at most so many entries along a side, and what is zoomed into. */
+const LONGEST = 2048
+const OVERVIEW = 1024
+/** The most entries of a part along a side of a window. */
+export const SHARPEST = 768
+/** Parts begin and end at multiples of this many entries, so that a small move needs no other part. */
+const STEP = 128
+
+/** The pool of the overview of a map; 1 if it is read as a whole. */
+export const overviewPool = (queries: number, keys: number): number =>
+  Math.max(queries, keys) > LONGEST ? Math.ceil(Math.max(queries, keys) / OVERVIEW) : 1
+
+/** Whether a map of this shape [L, H, Q, K] is read in parts. */
+export const isLong = (shape: readonly number[] | undefined): boolean =>
+  shape !== undefined && overviewPool(shape[2], shape[3]) > 1
+
+/** The part to read for a window of a long map; undefined if the overview is as sharp. */
+export function partFor(window: Window, queries: number, keys: number): Part | undefined {
+  const spans = [visibleCells(queries, window.top, window.size), visibleCells(keys, window.left, window.size)]
+  const visible = Math.max(...spans.map(([from, to]) => to - from))
+  const pool = 2 ** Math.max(0, Math.ceil(Math.log2(visible / SHARPEST)))
+  if (pool >= overviewPool(queries, keys)) return undefined
+  const step = STEP * pool
+  const snapped = ([from, to]: Span, count: number): Span => [
+    Math.floor(from / step) * step,
+    Math.min(count, Math.ceil(to / step) * step),
+  ]
+  return { pool, queries: snapped(spans[0], queries), keys: snapped(spans[1], keys) }
+}
+
+export const partName = ({ pool, queries, keys }: Part): string => [pool, ...queries, ...keys].join(' ')
+
+/** Where a part of a map is among the `side` pixels of a window, and what of it is there. */
+export interface Placed {
+  x: Span
+  y: Span
+  view: View
+}
+
+/** `count` tokens along an axis, of which the window begins at `start` and shows `size`, in fractions. */
+function placeAlong([first, last]: Span, pool: number, count: number, start: number, size: number, side: number) {
+  const pixel = (token: number) => Math.min(side, Math.max(0, ((token / count - start) / size) * side))
+  const [from, to] = [Math.ceil(pixel(first) - 1e-6), Math.floor(pixel(last) + 1e-6)]
+  const cells = Math.ceil((last - first) / pool)
+  const fraction = (tokens: number) => tokens / pool / cells
+  return {
+    pixels: [from, to] as Span,
+    start: fraction((start + (from / side) * size) * count - first),
+    size: fraction(((to - from) / side) * size * count),
+  }
+}
+
+/** Place a part in a window; undefined if nothing of it is visible. */
+export function placeDetail(
+  { pool, queries, keys }: Part,
+  [rows, columns]: readonly [number, number],
+  { top, left, size }: Window,
+  side: number,
+): Placed | undefined {
+  const y = placeAlong(queries, pool, rows, top, size, side)
+  const x = placeAlong(keys, pool, columns, left, size, side)
+  if ([x, y].some(({ pixels: [from, to] }) => to <= from)) return undefined
+  return { x: x.pixels, y: y.pixels, view: { top: y.start, left: x.start, height: y.size, width: x.size } }
+}
+
+export interface Cell {
+  value: number
+  exact: boolean
+}
+
+/** Whether what a window shows is read entry by entry. */
+export const isSharp = (window: Window, queries: number, keys: number): boolean =>
+  partFor(window, queries, keys)?.pool === 1
+
+/** The entries of some queries and keys; undefined unless one part has all of them. */
+export function entriesOf(details: readonly Detail[], [[q0, q1], [k0, k1]]: readonly [Span, Span]): Matrix | undefined {
+  const covers = ([from, to]: Span, first: number, last: number) => from <= first && last <= to
+  const part = details.find((one) => one.pool === 1 && covers(one.queries, q0, q1) && covers(one.keys, k0, k1))
+  if (!part) return undefined
+  const { map, queries, keys } = part
+  const data = new Float32Array((q1 - q0) * (k1 - k0))
+  for (let q = q0; q < q1; q++) {
+    const from = (q - queries[0]) * map.cols - keys[0]
+    data.set(map.data.subarray(from + k0, from + k1), (q - q0) * (k1 - k0))
+  }
+  return { data, rows: q1 - q0, cols: k1 - k0, exact: true }
+}
+
+/** What a query attends to; undefined unless one part has all of it. */
+export function rowOf(details: readonly Detail[], query: number, keys: number): Float32Array | undefined {
+  return entriesOf(details, [
+    [query, query + 1],
+    [0, keys],
+  ])?.data
+}
+
+const within = ([from, to]: Span, tokens: readonly number[]) => tokens.every((token) => token >= from && token < to)
+
+/** The value of tokens, read as one: exact if the map is, or a part of it with all of them; otherwise about that of the first ones. */
+export function cellValue(
+  map: Matrix,
+  details: readonly Detail[],
+  [rows, queries]: [readonly number[], number],
+  [columns, keys]: [readonly number[], number],
+): Cell {
+  if (map.exact) return { exact: true, value: groupValue(map, rows, columns) }
+  const part = details.find((one) => one.pool === 1 && within(one.queries, rows) && within(one.keys, columns))
+  if (!part) return { exact: false, value: thumbnailValue(map, [rows[0], queries], [columns[0], keys]) }
+  const from = (start: number, tokens: readonly number[]) => tokens.map((token) => token - start)
+  return { exact: true, value: groupValue(part.map, from(part.queries[0], rows), from(part.keys[0], columns)) }
+}
