@@ -39,16 +39,19 @@ def judged(name: str, values: list[float], budget: float, digits: int = 0) -> di
 
 
 def interleaved(
-    candidates: Mapping[str, Callable[[], object]], repeats: int, warmup: int = 2
+    candidates: Mapping[str, Callable[[], object]],
+    repeats: int,
+    warmup: int = 2,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, list[float]]:
     """Return the seconds of each candidate, measured in turn, so that other load on the machine affects all of them alike."""
     seconds: dict[str, list[float]] = {name: [] for name in candidates}
     for turn in range(warmup + repeats):
         for name, candidate in candidates.items():
-            started = time.perf_counter()
+            started = clock()
             candidate()
             if turn >= warmup:
-                seconds[name].append(time.perf_counter() - started)
+                seconds[name].append(clock() - started)
     return seconds
 
 

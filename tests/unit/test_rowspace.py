@@ -78,6 +78,66 @@ def test_equals_svd(rule: str, ones: bool, n: int, seed: int) -> None:
         np.testing.assert_allclose(found.map.numpy().sum(-1), 1, atol=1e-4)
 
 
+def repeating(draw: st.DataObject, n: int, width: int, groups: int) -> torch.Tensor:
+    """Return values of tokens that are repeated, drawn from up to n different ones, whose columns are scaled by up to 1e-4."""
+    seed, distinct = draw.draw(st.integers(0, 1000)), draw.draw(st.integers(1, n))
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.randint(distinct, (n,), generator=generator)
+    scales = torch.logspace(0, draw.draw(st.sampled_from([0, -1, -2, -4])), width)
+    return torch.randn(groups, distinct, width, generator=generator)[:, labels] * scales
+
+
+@pytest.mark.parametrize("rule", ["all", "prefix", "mask"])
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(data=st.data(), n=st.integers(1, 120), groups=st.sampled_from([1, 2, 6]))
+def test_repeated_tokens(rule: str, data: st.DataObject, n: int, groups: int) -> None:
+    """Equal tokens have equal values, so prefixes are singular; also with all tokens equal, and with one, some or all heads in a group."""
+    layer = make_layer(n, rule, heads=6, groups=groups, values=repeating(data, n, 16, groups))
+    found, expected = read(layer, ones=False), reference(layer, ones=False)
+    assert relative(found.map.numpy(), expected) < 1e-5
+    norms = np.square(layer.weights.numpy().astype(np.float64)).sum(-1)
+    assert found.kept is not None
+    np.testing.assert_allclose(found.kept.numpy(), np.square(expected).sum(-1) / norms, atol=1e-5)
+    assert not found.map.numpy()[:, ~allowed(layer)].any()
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(n=st.integers(17, 160), rank=st.integers(1, 15), full=st.integers(0, 160), seed=st.integers(0, 1000))
+def test_prefixes_that_lack_rank(n: int, rank: int, full: int, seed: int) -> None:
+    """The first rows' values span a subspace only, and full rank comes late or never."""
+    generator = torch.Generator().manual_seed(seed)
+    values = torch.randn(2, n, 16, generator=generator)
+    few = min(full, n)
+    values[:, :few] = torch.randn(2, few, rank, generator=generator) @ torch.randn(2, rank, 16, generator=generator)
+    layer = make_layer(n, "prefix", values=values)
+    assert relative(read(layer, ones=False).map.numpy(), reference(layer, ones=False)) < 1e-5
+
+
+@pytest.mark.parametrize("condition", [30, 300, 3000, 20000])
+@pytest.mark.parametrize("n", [65, 100, 161, 240])
+def test_long_rows_of_any_condition(n: int, condition: int) -> None:
+    """Well-conditioned values are solved from the output, others after their columns were made orthonormal: the map is as exact."""
+    scales = torch.logspace(0, -np.log10(condition), 16)
+    layer = make_layer(n, "prefix", values=torch.randn(2, n, 16, generator=torch.Generator().manual_seed(n)) * scales)
+    found, expected = read(layer, ones=False), reference(layer, ones=False)
+    assert relative(found.map.numpy(), expected) < 1e-5
+    rows = np.linalg.norm(found.map.numpy() - expected, axis=-1) / np.linalg.norm(layer.weights.numpy(), axis=-1)
+    assert rows.max() < 1e-4
+
+
+def test_equal_tokens_share_their_weights() -> None:
+    """With as many independent values as different tokens, a causal row keeps what it gives to each of them, evenly."""
+    tokens = torch.tensor([0, 1, 0, 2, 1, 0])
+    layer = make_layer(6, "prefix", values=torch.randn(2, 3, 16)[:, tokens])
+    found = read(layer, ones=False).map
+    for row in range(6):
+        for token in range(3):
+            same = (tokens == token) & (torch.arange(6) <= row)
+            if same.any():
+                expected = layer.weights[:, row, same].mean(-1, keepdim=True).expand(4, int(same.sum()))
+                torch.testing.assert_close(found[:, row, same], expected, atol=1e-6, rtol=1e-6)
+
+
 @pytest.mark.parametrize("rule", ["all", "prefix"])
 def test_identical_up_to_the_head_width(rule: str) -> None:
     """As many independent values as tokens: the map is the weights, bit for bit, and says so. One token more and it is not."""

@@ -12,12 +12,18 @@ import pytest
 import torch
 
 import headscope
+from headscope.capture import CaptureSpec, capture, examine
+from headscope.core.attention import Layer
+from headscope.core.declarations import NoParams
 from headscope.errors import UnsafeModel
+from headscope.lenses import LENSES
 from headscope.library.analysis import Model
 from headscope.models import installation
 from headscope.models.catalog import Catalog
 from headscope.settings import Settings
 from tests.support.commands import run
+
+from .conftest import projected, relative
 
 
 @pytest.fixture(scope="module")
@@ -143,3 +149,19 @@ def test_query_key_products_at_an_offset(model: Model) -> None:
         np.testing.assert_allclose(found["qk_spectrum"]["weights"][0, head, :3], expected, rtol=1e-4)
     cosines = found["qk_offset"]["weights"][0, :, headscope.MEASURES["qk_offset"].columns.index("cosine_1")]
     assert (cosines < 1).all()
+
+
+@pytest.mark.parametrize("tokens", [51, 110])
+def test_effective_attention_of_a_text_that_repeats_itself(model: Model, tokens: int) -> None:
+    """Its values hold no positions, so those of the first layer are equal for equal tokens. The map agrees with a decomposition of every row in float64."""
+    text = "The cat sat on the mat because it was warm, and the dog lay down next to it. " * 8
+    layers: list[Layer] = []
+    capture(model, model.encode(text, max_tokens=tokens), examine(model), CaptureSpec(layers.append))
+    allowed = np.tril(np.ones((tokens, tokens), bool))
+    for layer in (layers[0], layers[1], layers[15], layers[-1]):
+        found = LENSES["effective"].read(layer, NoParams())
+        heads = [0, len(layer.heads) - 1]
+        values = layer.values_by_head[heads].numpy()
+        assert (len(np.unique(values[0], axis=0)) < 25) is (layer.index == 0)
+        expected = projected(layer.weights[heads].numpy(), values, allowed)
+        assert relative(found.map[heads].numpy(), expected) < 1e-5
