@@ -1,4 +1,4 @@
-import { mount } from 'svelte'
+import { mount, unmount } from 'svelte'
 import App from '../src/app/App.svelte'
 import Studies from '../src/app/Studies.svelte'
 import { ENTRIES } from './entries'
@@ -9,18 +9,27 @@ import { withUsers } from './users'
 import '../src/app/styles.css'
 
 const target = document.getElementById('app')!
-const wanted = new URLSearchParams(location.search).get('entry')
-const entry = ENTRIES.find(({ name }) => name === wanted)
+let shown: Record<string, unknown> | undefined
 
-if (entry?.studies) {
-  history.replaceState(null, '', `#${entry.fragment ?? ''}`)
-  mount(Studies, { target, props: { source: fixedSource(), studies: fixedStudies(entry.studies) } })
-} else if (entry) {
+/** Draw an entry in place of the one on screen, as if its address had been opened. */
+async function show(name: string | null): Promise<void> {
+  if (shown) await unmount(shown)
+  localStorage.clear()
+  performance.clearMarks()
+  shown = draw(ENTRIES.find((entry) => entry.name === name))
+}
+
+function draw(entry: (typeof ENTRIES)[number] | undefined): Record<string, unknown> {
+  if (!entry) return mount(Gallery, { target })
+  if (entry.studies) {
+    history.replaceState(null, '', `#${entry.fragment ?? ''}`)
+    return mount(Studies, { target, props: { source: fixedSource(), studies: fixedStudies(entry.studies) } })
+  }
   const fragment = `text=${encodeURIComponent(fixedText(entry.tokens))}&${entry.fragment ?? ''}`
   history.replaceState(null, '', `#${fragment}`)
   const source = fixedSource(entry.delayMs)
-  mount(App, { target, props: { source: entry.user === undefined ? source : withUsers(source, entry.user) } })
-  const { press } = entry
+  const { press, user } = entry
+  const app = mount(App, { target, props: { source: user === undefined ? source : withUsers(source, user) } })
   // The application listens to the window once it is mounted; some sheets need an analysis on screen.
   if (press) {
     const waiting = new MutationObserver(() => {
@@ -30,4 +39,9 @@ if (entry?.studies) {
     })
     waiting.observe(target, { childList: true, subtree: true })
   }
-} else mount(Gallery, { target })
+  return app
+}
+
+// The tests walk through all entries without loading the scripts again.
+Object.assign(window, { show })
+void show(new URLSearchParams(location.search).get('entry'))
