@@ -259,20 +259,20 @@ import headscope
 from headscope.errors import HeadscopeError
 
 headscope.load(sys.argv[1])  # and with it all that has to be imported
-used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-resource.setrlimit(resource.RLIMIT_AS, (used + int(sys.argv[2]) * 2**20, resource.RLIM_INFINITY))
-try:
-    headscope.load(sys.argv[1])
-except HeadscopeError as error:
-    print(error.code)
+for megabytes in (1, 80):
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + megabytes * 2**20, resource.RLIM_INFINITY))
+    try:
+        headscope.load(sys.argv[1])
+    except HeadscopeError as error:
+        print(error.code)
 """
 
 
-@pytest.mark.parametrize("megabytes", [1, 80])
-def test_a_model_without_room(tmp_path: Path, megabytes: int) -> None:
+def test_a_model_without_room(tmp_path: Path) -> None:
     """Too little memory is not the model's fault: neither for its file, nor for the weights beside it."""
     wide = BertConfig(vocab_size=9, hidden_size=64, num_hidden_layers=1, num_attention_heads=2, intermediate_size=2**17)
     BertModel(wide).save_pretrained(tmp_path)
-    command = [sys.executable, "-c", LITTLE_MEMORY, str(tmp_path), str(megabytes)]
+    command = [sys.executable, "-c", LITTLE_MEMORY, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert (done.stdout.strip(), done.returncode) == ("out-of-memory", 0), done.stderr
+    assert (done.stdout.split(), done.returncode) == (["out-of-memory"] * 2, 0), done.stderr
