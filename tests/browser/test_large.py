@@ -192,3 +192,8 @@ def test_a_map_that_is_read_in_parts(visit: Visit, server: Server) -> None:
     said = re.search(r"exactly (\S+)", readout.inner_text())
     assert said is not None
     assert np.float32(said[1]) == np.float32(entries("400", "1700"))[0, 0]
+    # The text has the tokens in view, which are those around the pinned ones, in the colours of that row.
+    token = visit.page.get_by_role("toolbar", name="Tokens 384 to 575").get_by_role("button").nth(16)
+    expect(token).to_be_in_viewport()
+    expect(token).to_have_attribute("title", re.compile("attention from .h. \\(#400\\): "))
+    assert visit.page.locator("[data-token]").count() < 1500
