@@ -182,12 +182,6 @@ class Forbidden(HeadscopeError):
     code, status, title = "forbidden", 403, "Not allowed"
 
 
-class AccountsUnreadable(HeadscopeError):
-    """The access tokens cannot be read, so every request is rejected."""
-
-    code, status, title = "accounts-unreadable", 503, "The access tokens cannot be read"
-
-
 class NotReady(HeadscopeError):
     """The analysis is not finished, or did not keep the requested data."""
 

@@ -32,13 +32,13 @@ class Settings(BaseSettings):
 
     home: Path = Field(
         default_factory=lambda: Path(platformdirs.user_cache_dir("headscope")),
-        description="Data directory: results, jobs, uploaded files, installed models and access tokens.",
+        description="Data directory: results, jobs, uploaded files, users and installed models.",
     )
     database_url: str | None = Field(
         default=None,
         pattern=POSTGRESQL,
         examples=["postgresql://user:password@host:5432/headscope"],
-        description="PostgreSQL with the jobs and grants of a cluster, for example postgresql://user:password@host:5432/headscope. Without it, they are in the data directory.",
+        description="PostgreSQL with a cluster's jobs, users and grants, for example postgresql://user:password@host:5432/headscope. Without it, they are in the data directory.",
     )
     redis_url: str | None = Field(
         default=None,

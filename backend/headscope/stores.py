@@ -29,6 +29,7 @@ FILE = "headscope.db"
 EARLIER = {
     "jobs.db": "Its queue, history and share keys are not read. Delete the file once you no longer need that version.",
     "results.db": "The stored results were listed again. Delete the file once you no longer need that version.",
+    "tokens.json": "Its access tokens are not read: create them again with headscope token create. Until you delete the file, every request needs a token.",
 }
 
 
@@ -61,7 +62,7 @@ def recover_files(settings: Settings) -> None:
     """Create the database of an embedded deployment, and quarantine a damaged one. Only for the one server that uses the data directory."""
     if settings.redis_url is not None:
         return
-    loss = "Queued analyses, the history of each user and share keys are lost. Stored results are kept: send a request again to see its result."
+    loss = "Queued analyses, users, their history and share keys are lost. Stored results are kept: send a request again to see its result."
     recover(settings.home / FILE, _create, loss)
     for name, sentence in EARLIER.items():
         if (settings.home / name).is_file():

@@ -11,7 +11,6 @@ import pytest
 from fastapi.routing import iter_route_contexts
 
 from headscope.api.app import create
-from headscope.server.accounts import FILE, Accounts
 from headscope.settings import Settings
 from tests.api.test_bad_input import check_problem
 from tests.api.users import OF_ONE, ROUTES, UNKNOWN_ID, Users, ask, refused, users
@@ -127,11 +126,11 @@ def test_an_invalid_token_takes_time_and_delays_no_other_user(lab: Users) -> Non
 
 def test_a_user_who_is_revoked(lab: Users) -> None:
     """Commands take effect at once, without a restart; a new token of the same name has access to the old one's data."""
-    first = lab.server.visitor(lab.accounts.create("mary"))
+    first = lab.server.visitor(lab.server.create_user("mary"))
     id_ = lab.submit(first, "Mary looks at a comma.")
-    lab.accounts.revoke("mary")
+    lab.server.revoke_user("mary")
     refused(first.get(f"{API}/analyses/{id_}"))
-    second = lab.server.visitor(lab.accounts.create("mary"))
+    second = lab.server.visitor(lab.server.create_user("mary"))
     assert second.get(f"{API}/analyses/{id_}").json()["status"] == "done"
     first.close()
     second.close()
@@ -241,26 +240,45 @@ def test_a_user_can_not_fill_the_queue(tmp_path: Path, models: Path) -> None:
         assert len(lab.emmy.get(f"{API}/analyses").json()["items"]) == 1
 
 
-def test_a_damaged_file_of_tokens_closes_the_server(tmp_path: Path, models: Path) -> None:
-    """Every route that requires a token is 503 with what to do, until the file is repaired."""
+def test_a_damaged_database_opens_nothing(tmp_path: Path, models: Path) -> None:
+    """Without a list of its users the server rejects every request, while it runs and after it has started with a new database."""
     with users(tmp_path / "home", models) as lab:
-        path = lab.server.home / "tokens.json"
-        whole = path.read_bytes()
-        path.write_bytes(whole[:-5])
+        path = lab.server.home / "headscope.db"
+        path.write_bytes(b"\xff" * path.stat().st_size)
+        path.with_name("headscope.db-wal").write_bytes(b"")
         for who in (lab.ada, lab.anonymous):
             answer = who.get(f"{API}/models", headers={"Authorization": f"Bearer {lab.tokens['ada']}"})
-            assert (answer.status_code, answer.json()["code"]) == (503, "accounts-unreadable")
+            assert (answer.status_code, answer.json()["code"]) == (503, "database-damaged")
             check_problem(answer)
             assert who.get("/healthz").status_code == 200
-        path.write_bytes(whole)
-        assert lab.ada.get(f"{API}/models").status_code == 200
+        lab.server.kill()
+        lab.server.start(ready=401)
+        refused(lab.server.get("/models"))
+        lab.server.use(lab.server.create_user("ada"))
+        assert lab.server.get("/models").status_code == 200
+
+
+def test_the_tokens_of_an_earlier_version_open_nothing(tmp_path: Path, models: Path) -> None:
+    """They are not read, and the server says so; every request needs a new one."""
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "tokens.json").write_text('{"tokens": []}')
+    server = Server(home, models)
+    try:
+        refused(server.start(ready=401).get("/models"))
+        assert "tokens.json in HEADSCOPE_HOME is of an earlier version" in server.log()
+        server.use(server.create_user("ada"))
+        assert server.get("/models").status_code == 200
+        assert (home / "tokens.json").exists()
+    finally:
+        server.kill()
 
 
 def test_the_last_user_opens_nothing(tmp_path: Path, models: Path) -> None:
     """A server whose users are all revoked rejects every request; one that never had any accepts all."""
     with users(tmp_path / "home", models) as lab:
         for name in lab.tokens:
-            lab.accounts.revoke(name)
+            lab.server.revoke_user(name)
         refused(lab.ada.get(f"{API}/models"))
         refused(lab.anonymous.get(f"{API}/models"))
 
@@ -269,8 +287,7 @@ def test_the_first_user_closes_a_running_server(tmp_path: Path, models: Path) ->
     """Analyses from before the first user belong to the user named local."""
     with Server(tmp_path / "home", models) as server:
         id_ = server.submit(model="bert", text="Before there were users.")
-        accounts = Accounts(server.home / FILE)
-        ada, local = (server.visitor(accounts.create(name)) for name in ("ada", "local"))
+        ada, local = (server.visitor(server.create_user(name)) for name in ("ada", "local"))
         refused(server.get("/models"))
         assert ada.get(f"{API}/analyses/{id_}").status_code == 404
         assert local.get(f"{API}/analyses/{id_}").status_code == 200

@@ -116,8 +116,8 @@ def test_a_header_goes_before_the_cookie(lab: Users, browser: httpx.Client) -> N
 
 def test_a_revoked_token_ends_its_sessions(lab: Users, browser: httpx.Client) -> None:
     """A revoked token ends all its sessions at once."""
-    assert sign_in(browser, lab.accounts.create("grace")).json() == {"user": "grace", "home": "embedded"}
-    lab.accounts.revoke("grace")
+    assert sign_in(browser, lab.server.create_user("grace")).json() == {"user": "grace", "home": "embedded"}
+    lab.server.revoke_user("grace")
     refused(browser.get(SESSION))
 
 

@@ -40,11 +40,11 @@ def test_streams_end_with_the_right_to_read_them(stopped: tuple[Users, str]) -> 
         }
         ends = {name: pool.submit(_read, stream) for name, stream in streams.items()}
         assert lab.ada.delete(f"{address}/share").status_code == 204
-        lab.accounts.revoke("emmy")
+        lab.server.revoke_user("emmy")
         for name in ("emmy", "key"):
             assert "event: progress" in ends[name].result(RECHECK_SECONDS * 4)
         assert not ends["ada"].done()
-        lab.accounts.revoke("ada")
+        lab.server.revoke_user("ada")
         ends["ada"].result(RECHECK_SECONDS * 4)
     assert "error" not in lab.server.log()
 

@@ -12,7 +12,6 @@ from typing import Any
 import httpx
 
 from headscope.api.openapi import document
-from headscope.server.accounts import FILE, Accounts
 from tests.api.test_bad_input import check_problem
 from tests.support.server import API, Server
 
@@ -40,11 +39,6 @@ class Users:
     ada: httpx.Client
     emmy: httpx.Client
 
-    @property
-    def accounts(self) -> Accounts:
-        """The server's accounts, as the command line edits them."""
-        return Accounts(self.server.home / FILE)
-
     def submit(self, who: httpx.Client, text: str, **more: Any) -> str:
         """Submit an analysis, wait until it is done, and return its id."""
         body = {"model": "bert", "text": text, "lenses": ["weights"], "measures": ["entropy"], **more}
@@ -56,10 +50,10 @@ class Users:
 @contextmanager
 def users(home: Path, models: Path, kind: type[Server] = Server, **settings: Any) -> Iterator[Users]:
     """Start a server (or a cluster) with the users Ada and Emmy."""
-    accounts = Accounts(home / FILE)
-    tokens = {name: accounts.create(name) for name in ("ada", "emmy")}
     with ExitStack() as stack:
-        server = stack.enter_context(kind(home, models, token=tokens["ada"], **settings))
+        server = stack.enter_context(kind(home, models, **settings))
+        tokens = {name: server.create_user(name) for name in ("ada", "emmy")}
+        server.use(tokens["ada"])
         anonymous, ada, emmy = (
             stack.enter_context(server.visitor(token)) for token in (None, tokens["ada"], tokens["emmy"])
         )

@@ -1,30 +1,43 @@
-"""Access tokens: only their hashes are stored, in a file that is replaced atomically."""
+"""Users and their access tokens, on both databases: only hashes are stored, and every change is seen at once."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import stat
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
-from headscope.errors import AccountsUnreadable, InvalidRequest, Unknown
-from headscope.server.accounts import Accounts
+from headscope.database import Database
+from headscope.database.tables import users
+from headscope.errors import DatabaseDamaged, DatabaseUnavailable, InvalidRequest, Unknown
+from headscope.server.accounts import EARLIER, MARKER, Accounts, open_accounts
+from headscope.settings import Settings
+from tests.contract.job_databases import Place
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """The token file in a data directory that does not exist yet."""
-    return tmp_path / "home" / "tokens.json"
+def facts(place: Place) -> Iterator[Database]:
+    """An empty database."""
+    database = Database(place.where)
+    yield database
+    database.close()
 
 
-def test_a_token_is_its_users_and_nobody_elses(path: Path) -> None:
+@pytest.fixture
+def accounts(facts: Database, tmp_path: Path) -> Accounts:
+    """The users of a server."""
+    return Accounts(facts, tmp_path)
+
+
+def test_a_token_is_its_users_and_nobody_elses(accounts: Accounts) -> None:
     """Two users have two tokens; any other string is invalid."""
-    accounts = Accounts(path)
     ada, emmy = accounts.create("ada"), accounts.create("emmy")
     assert (accounts.find_user(ada), accounts.find_user(emmy)) == ("ada", "emmy")
     for wrong in (
@@ -40,129 +53,117 @@ def test_a_token_is_its_users_and_nobody_elses(path: Path) -> None:
         assert accounts.find_user(wrong) is None
 
 
-def test_tokens_are_long_and_never_kept(path: Path) -> None:
-    """A token has 256 random bits; the file contains only its hash."""
-    accounts = Accounts(path)
+def test_tokens_are_long_and_never_kept(accounts: Accounts, facts: Database) -> None:
+    """A token has 256 random bits; the table contains only its hash."""
     tokens = [accounts.create(f"user{number}") for number in range(20)]
     assert len(set(tokens)) == 20
     assert all(len(base64.urlsafe_b64decode(f"{token}=")) == 32 for token in tokens)
-    written = path.read_text()
+    with facts.read() as connection:
+        written = str(connection.execute(sa.select(users)).all())
     assert not [token for token in tokens if token in written]
     assert hashlib.sha256(tokens[0].encode()).hexdigest() in written
 
 
-def test_the_file_is_its_users_only(path: Path) -> None:
-    """The file has mode 0600 from its creation, in a folder of mode 0700 with nothing else but an empty lock file."""
-    Accounts(path).create("ada")
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
-    assert {file.name: file.stat().st_size > 0 for file in path.parent.iterdir()} == {
-        "tokens.json": True,
-        "tokens.lock": False,
-    }
+def test_the_files_are_their_users_only(tmp_path: Path) -> None:
+    """All files have mode 0600 from their creation, in a folder of mode 0700."""
+    home = tmp_path / "home"
+    with open_accounts(Settings(home=home)) as accounts:
+        accounts.create("ada")
+        files = {file.name: stat.S_IMODE(file.stat().st_mode) for file in home.iterdir()}
+    assert stat.S_IMODE(home.stat().st_mode) == 0o700
+    assert files == dict.fromkeys(["headscope.db", "headscope.db-wal", "headscope.db-shm", MARKER], 0o600)
 
 
-def test_a_running_server_sees_every_change(path: Path) -> None:
-    """Another reader of the file, such as a server, sees new and revoked tokens at once."""
-    server, command = Accounts(path), Accounts(path)
+def test_a_running_server_sees_every_change(accounts: Accounts, place: Place, tmp_path: Path) -> None:
+    """Another process, such as a server, sees new and revoked tokens at once."""
+    other = Database(place.where)
+    server = Accounts(other, tmp_path)
     assert server.find_user("anything") is None
-    token = command.create("ada")
+    token = accounts.create("ada")
     assert server.find_user(token) == "ada"
-    command.revoke("ada")
-    assert server.find_user(token) is None
-    again = command.create("ada")
-    assert (server.find_user(token), server.find_user(again)) == (None, "ada")
-
-
-def test_when_tokens_are_demanded(path: Path) -> None:
-    """Tokens are required once one was created, even after the last is revoked; before, only if the server requires them."""
-    accounts = Accounts(path)
-    assert (accounts.require_token(), Accounts(path, required=True).require_token()) == (False, True)
-    accounts.create("ada")
-    assert accounts.require_token()
     accounts.revoke("ada")
+    assert server.find_user(token) is None
+    again = accounts.create("ada")
+    assert (server.find_user(token), server.find_user(again)) == (None, "ada")
+    other.close()
+
+
+def test_when_tokens_are_demanded(accounts: Accounts, facts: Database, tmp_path: Path) -> None:
+    """Tokens are required once one was created, even after the last is revoked; before, only if the server requires them."""
+    server = Accounts(facts, tmp_path)
+    assert (server.require_token(), Accounts(facts, tmp_path, required=True).require_token()) == (False, True)
+    accounts.create("ada")
+    assert server.require_token()
+    accounts.revoke("ada")
+    for one in (accounts, server, Accounts(facts, tmp_path)):
+        assert one.require_token()
+        assert one.list() == ()
+
+
+@pytest.mark.parametrize("marker", [MARKER, EARLIER])
+def test_a_file_closes_a_server(accounts: Accounts, tmp_path: Path, marker: str) -> None:
+    """The file outlives the database, and the one of an earlier version counts, too. A folder represents any file that cannot be read."""
+    assert not accounts.require_token()
+    (tmp_path / marker).mkdir()
+    assert accounts.is_closed()
     assert accounts.require_token()
-    assert accounts.list() == ()
 
 
 @pytest.mark.parametrize(
     "name", ["", " ", "-ada", "ada lovelace", "a/b", "../x", "ada\n", "é", "a" * 65, "\x1b[31m", "a\x00b"]
 )
-def test_names_that_can_not_be_had(path: Path, name: str) -> None:
-    """Names are restricted, because they appear in logs, lists and file names."""
-    with pytest.raises(InvalidRequest):
-        Accounts(path).create(name)
-    assert not path.exists()
+def test_names_that_can_not_be_had(tmp_path: Path, name: str) -> None:
+    """Names are restricted, because they appear in logs, lists and file names. A rejected one does not close the server."""
+    with open_accounts(Settings(home=tmp_path)) as accounts:
+        with pytest.raises(InvalidRequest):
+            accounts.create(name)
+        assert not accounts.require_token()
 
 
 @pytest.mark.parametrize("name", ["a", "ada", "Ada.Lovelace_1-x@lab.example", "7", "a" * 64])
-def test_names_that_can(path: Path, name: str) -> None:
+def test_names_that_can(tmp_path: Path, name: str) -> None:
     """Letters, digits and the characters of e-mail addresses are allowed."""
-    Accounts(path).create(name)
-    assert [account.name for account in Accounts(path).list()] == [name]
+    with open_accounts(Settings(home=tmp_path)) as accounts:
+        accounts.create(name)
+        assert [account.name for account in accounts.list()] == [name]
 
 
-def test_one_token_per_name(path: Path) -> None:
+def test_one_token_per_name(accounts: Accounts) -> None:
     """With two tokens of a name it would be unclear which one is revoked."""
-    accounts = Accounts(path)
     token = accounts.create("ada")
     with pytest.raises(InvalidRequest, match="Revoke"):
         accounts.create("ada")
     assert accounts.find_user(token) == "ada"
     with pytest.raises(Unknown):
         accounts.revoke("emmy")
+    accounts.revoke("ada")
+    with pytest.raises(Unknown):
+        accounts.revoke("ada")
 
 
-GOOD = {"name": "ada", "sha256": "0" * 64, "created": 1.0}
-DAMAGED = {
-    "empty": b"",
-    "cut off": json.dumps({"tokens": [GOOD]}).encode()[:-3],
-    "not an object": b"[]",
-    "no list": b'{"tokens": 5}',
-    "no users": b"{}",
-    "a field more": json.dumps({"tokens": [{**GOOD, "admin": True}]}).encode(),
-    "a field less": json.dumps({"tokens": [{"name": "ada"}]}).encode(),
-    "no hash": json.dumps({"tokens": [{**GOOD, "sha256": ""}]}).encode(),
-    "a hash of another kind": json.dumps({"tokens": [{**GOOD, "sha256": 5}]}).encode(),
-    "no name": json.dumps({"tokens": [{**GOOD, "name": None}]}).encode(),
-    "not UTF-8": b"\xff\xfe",
-}
+def test_without_its_database_nobody_gets_in(tmp_path: Path) -> None:
+    """A database that is damaged or away is an error, and opens nothing."""
+    with open_accounts(Settings(home=tmp_path)) as accounts:
+        token = accounts.create("ada")
+    (tmp_path / "headscope.db").write_bytes(b"\xff" * 8192)
+    away = Database("postgresql://127.0.0.1:1/x")
+    for database, error in ((Database(tmp_path / "headscope.db"), DatabaseDamaged), (away, DatabaseUnavailable)):
+        accounts = Accounts(database, tmp_path)
+        assert accounts.require_token()
+        for ask in (partial(accounts.find_user, token), accounts.list, partial(accounts.revoke, "ada")):
+            with pytest.raises(error):
+                ask()
+    with pytest.raises(DatabaseUnavailable):
+        Accounts(away, tmp_path / "empty").require_token()
 
 
-@pytest.mark.parametrize("content", DAMAGED.values(), ids=DAMAGED)
-def test_a_damaged_file_lets_nobody_in(path: Path, content: bytes) -> None:
-    """A damaged file is an error and never opens the server; no command overwrites it."""
-    accounts = Accounts(path)
-    token = accounts.create("ada")
-    path.write_bytes(content)
-    assert accounts.require_token()
-    for ask in (
-        lambda: accounts.find_user(token),
-        accounts.list,
-        lambda: accounts.create("emmy"),
-        lambda: accounts.revoke("ada"),
-    ):
-        with pytest.raises(AccountsUnreadable):
-            ask()
-    assert path.read_bytes() == content
-
-
-def test_a_file_that_can_not_be_read_lets_nobody_in(path: Path) -> None:
-    """A folder in place of the file represents any error of the system; root could read a file without permissions."""
-    path.mkdir(parents=True)
-    assert Accounts(path).require_token()
-    with pytest.raises(AccountsUnreadable):
-        Accounts(path).find_user("x")
-
-
-def test_many_commands_at_once(path: Path) -> None:
+def test_many_commands_at_once(accounts: Accounts, facts: Database, tmp_path: Path) -> None:
     """No token is lost, and a concurrent reader sees every token created before."""
-    Accounts(path).create("first")
     done = threading.Event()
     broken: list[int] = []
 
     def read() -> None:
-        reader, most = Accounts(path), 0
+        reader, most = Accounts(facts, tmp_path), 0
         while not done.is_set():
             seen = len(reader.list())
             broken.extend([seen] if seen < most else [])
@@ -171,9 +172,8 @@ def test_many_commands_at_once(path: Path) -> None:
     reading = threading.Thread(target=read)
     reading.start()
     with ThreadPoolExecutor(8) as pool:
-        tokens = list(pool.map(lambda number: Accounts(path).create(f"user{number}"), range(40)))
+        tokens = list(pool.map(lambda number: accounts.create(f"user{number}"), range(40)))
     done.set()
     reading.join()
     assert broken == []
-    accounts = Accounts(path)
     assert [accounts.find_user(token) for token in tokens] == [f"user{number}" for number in range(40)]

@@ -88,9 +88,9 @@ def home(tmp_path: Path) -> Path:
     for number in range(RESULTS):
         write(first.results, number)
     first.database.enqueue([Work(name(number), "{}" * PAGE) for number in range(20)])
-    with first._facts.read() as connection:
+    with first.facts.read() as connection:
         connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
-    first._facts.close()
+    first.facts.close()
     release(first)
     return tmp_path
 

@@ -20,7 +20,7 @@ from headscope.database import Database, schema
 from headscope.errors import InvalidSetting
 from headscope.jobs import JobDatabase, Worker
 from headscope.server import doctor
-from headscope.server.accounts import FILE, Accounts
+from headscope.server.accounts import open_accounts
 from headscope.settings import Settings
 from tests.support.compose import ROOT, Stack, database_server
 from tests.support.compose import redis_server as new_redis
@@ -70,7 +70,6 @@ def test_nothing_is_looked_for_that_is_not_set(tmp_path: Path) -> None:
 def test_what_is_right_is_found_right(tmp_path: Path, redis_server: Callable[..., str], postgres: Postgres) -> None:
     broker, cache, store = redis_server(), redis_server(service="cache"), tmp_path / "store"
     store.mkdir()
-    Accounts(tmp_path / FILE).create("ada")
     url = postgres.create()
     facts = Database(url)
     schema.prepare(facts)
@@ -80,7 +79,6 @@ def test_what_is_right_is_found_right(tmp_path: Path, redis_server: Callable[...
     database.close()
     all_ = found(tmp_path, database_url=url, redis_url=broker, cache_url=cache, store_url=str(store))
     assert list(all_) == [
-        "access tokens",
         "database",
         "workers",
         "broker",
@@ -215,12 +213,14 @@ def test_an_object_store(tmp_path: Path) -> None:
         assert "HEADSCOPE_STORE_URL" in message
 
 
-def test_tokens_that_others_can_read(tmp_path: Path) -> None:
-    Accounts(tmp_path / FILE).create("ada")
-    (tmp_path / FILE).chmod(0o644)
-    ok, message = found(tmp_path)["access tokens"]
+def test_a_database_that_others_can_read(tmp_path: Path) -> None:
+    with open_accounts(Settings(home=tmp_path)) as accounts:
+        accounts.create("ada")
+    assert found(tmp_path)["database file"] == (True, "readable by its owner only")
+    (tmp_path / stores.FILE).chmod(0o644)
+    ok, message = found(tmp_path)["database file"]
     assert not ok
-    assert message.endswith(f"chmod 600 {tmp_path / FILE}")
+    assert message.endswith(f"chmod 600 {tmp_path / stores.FILE}*")
 
 
 @pytest.mark.parametrize("command", [["serve", "--no-open", "--port", "0"], ["worker", "--device", "cpu"]])

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from headscope.jobs.celery import application
-from headscope.server.accounts import FILE, Accounts
 from tests.support.cluster import IMPATIENT, Cluster
 from tests.support.compose import Redis
 from tests.support.server import API, SLOW, eventually
@@ -82,7 +81,7 @@ def test_both_redis_are_wiped_in_the_middle_of_a_run(cluster: Cluster) -> None:
 
 def test_one_job_waits_for_no_flood(cluster: Cluster) -> None:
     """A user's analysis waits for ten of another user's flood at most, singly or as a batch."""
-    token = Accounts(cluster.home / FILE).create("other")
+    token = cluster.create_user("other")
     flood = [{"model": "bert", "text": f"Flood {number}.", "lenses": ["weights"]} for number in range(20)]
     ids = [cluster.submit(**body) for body in flood]
     inputs = [{"text": f"Flood of a batch {number}."} for number in range(120)]

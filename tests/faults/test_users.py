@@ -105,3 +105,15 @@ def test_nothing_is_let_out_while_the_record_is_away(lab: Users) -> None:
     assert lab.ada.get(f"{API}/analyses/{id_}").json()["status"] == "done"
     assert lab.emmy.get(f"{API}/analyses/{id_}").status_code == 404
     assert lab.anonymous.get(f"{API}/analyses/{id_}", params={"share": key}).status_code == 200
+
+
+def test_a_revoked_token_opens_no_server(lab: Users) -> None:
+    """A new user is known to every server at once, and a revoked one to none."""
+    token = lab.server.create_user("grace")
+    for server in cluster(lab).servers:
+        with server.visitor(token) as grace:
+            assert grace.get(f"{API}/models").status_code == 200
+    lab.server.revoke_user("grace")
+    for server in cluster(lab).servers:
+        with server.visitor(token) as grace:
+            refused(grace.get(f"{API}/models"))

@@ -14,7 +14,7 @@ import pytest
 
 from headscope.database import Database
 from headscope.jobs import JobDatabase
-from headscope.server.accounts import FILE, Accounts
+from headscope.settings import Settings
 from tests.support.compose import Stack, Worker
 from tests.support.server import Server, eventually, value_of
 
@@ -26,7 +26,7 @@ both_deployments = pytest.mark.parametrize("server", ["embedded", "cluster"], in
 class Cluster(Server):
     """Database, broker, cache, `servers` servers and `workers` workers. It is itself the first server, so it can be used as a Server.
 
-    A server of docker-compose.yml has users: requests use `token`, or that of a new user. `constants`: see Stack.
+    A server of docker-compose.yml has users: requests use the token of a new `user`. `constants`: see Stack.
     """
 
     def __init__(
@@ -36,22 +36,26 @@ class Cluster(Server):
         *,
         servers: int = 1,
         workers: int = 1,
-        token: str | None = None,
+        user: str = "tester",
         constants: Mapping[str, float] | None = None,
         **settings: Any,
     ) -> None:
-        token = token or Accounts(home / FILE).create("tester")
+        self._user = user
         self._folder = Path(tempfile.mkdtemp(prefix="headscope-"))
         self.stack = Stack(self._folder, models, home=home, logs=home.parent, constants=constants, **settings)
         self.db = self.stack.database()
         self._database = JobDatabase(Database(self.db.url))
         self.broker, self.cache = self.stack.redis("broker"), self.stack.redis("cache")
-        super().__init__(home, token=token, process=self.stack.api("api"))
+        super().__init__(home, process=self.stack.api("api"))
         self.others = [
-            Server(home, log=f"{home.name}-{number}", token=token, process=self.stack.api(f"api-{number}"))
+            Server(home, log=f"{home.name}-{number}", process=self.stack.api(f"api-{number}"))
             for number in range(1, servers)
         ]
         self.workers = [self.stack.worker(f"worker-{number}") for number in range(workers)]
+
+    @property
+    def settings(self) -> Settings:
+        return Settings(home=self.home, database_url=self.db.url, redis_url=self.broker.url)
 
     @property
     def servers(self) -> list[Server]:
@@ -67,10 +71,13 @@ class Cluster(Server):
     def start(self) -> Cluster:
         """Start everything and wait until it is ready."""
         try:
-            for part in (self.db, self.broker, self.cache, *self.workers):
+            self.db.start()
+            self.token = self.create_user(self._user)
+            for part in (self.broker, self.cache, *self.workers):
                 part.start()
             super().start()
             for server in self.others:
+                server.token = self.token
                 server.start()
             self.ready()
         except BaseException:

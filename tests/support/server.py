@@ -15,6 +15,9 @@ from typing import Any, ClassVar, TypeVar
 import httpx
 import psutil
 
+from headscope.server.accounts import open_accounts
+from headscope.settings import Settings
+
 T = TypeVar("T")
 API = "/api/v1"
 DEADLINE = 60.0
@@ -218,6 +221,26 @@ class Server(Program):
     def visitor(self, token: str | None = None) -> httpx.Client:
         """A client of this server, with or without a token."""
         return httpx.Client(base_url=f"http://{self.url}", timeout=DEADLINE, trust_env=False, headers=bearer(token))
+
+    def use(self, token: str) -> None:
+        """Send this token with requests from now on."""
+        self.client.close()
+        self.token, self.client = token, self.visitor(token)
+
+    def create_user(self, name: str) -> str:
+        """Create a user as the command line does; its token."""
+        with open_accounts(self.settings) as accounts:
+            return accounts.create(name)
+
+    def revoke_user(self, name: str) -> None:
+        """Revoke a user's token as the command line does."""
+        with open_accounts(self.settings) as accounts:
+            accounts.revoke(name)
+
+    @property
+    def settings(self) -> Settings:
+        """Where its users are."""
+        return Settings(home=self.home)
 
     @property
     def headers(self) -> dict[str, str]:

@@ -11,7 +11,7 @@ from fastapi import FastAPI
 
 from .._version import __version__
 from ..figures.images import Renderer
-from ..server.accounts import FILE, Accounts
+from ..server.accounts import Accounts
 from ..server.service import Service
 from ..settings import Settings
 from . import error_responses, problems
@@ -64,7 +64,8 @@ ROUTERS = (
 
 def create(settings: Settings, *, tokens: bool = False) -> FastAPI:
     """Return the server's application, which starts and stops its service. With `tokens`, access requires a token even if none exists yet."""
-    service, accounts = Service(settings), Accounts(settings.home / FILE, required=tokens)
+    service = Service(settings)
+    accounts = Accounts(service.facts, settings.home, required=tokens)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from ..errors import (
-    AccountsUnreadable,
+    DatabaseUnavailable,
     HeadscopeError,
     RequestTimeout,
     ServerBusy,
@@ -87,7 +87,7 @@ def _common_errors(path: str, method: str, operation: dict[str, Any]) -> list[in
     """Return the error statuses that follow from an operation's path, method and input."""
     statuses = [400, 421, 500]
     if not _is_public(path, method):
-        statuses += [Unauthorized.status, TooManyRequests.status, AccountsUnreadable.status, StorageFull.status]
+        statuses += [Unauthorized.status, TooManyRequests.status, DatabaseUnavailable.status, StorageFull.status]
     if "{" in path:
         statuses += [404]
     if method not in SAFE_METHODS:

@@ -10,6 +10,7 @@ import sys
 import threading
 import webbrowser
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import cast
 
@@ -19,9 +20,9 @@ import uvicorn
 from .. import logs
 from ..api.app import create
 from ..api.http.connection import Connection, max_connections
-from ..errors import HeadscopeError
+from ..errors import DatabaseDamaged, DatabaseUnavailable, HeadscopeError
 from ..server import doctor
-from ..server.accounts import FILE, Accounts
+from ..server.accounts import open_accounts
 from ..settings import Settings
 
 logger = logging.getLogger("headscope")
@@ -51,6 +52,7 @@ def serve(host: str, port: int, open_page: bool) -> None:
     settings, reachable = Settings(), not _is_loopback(host)
     logs.configure(settings.log_format, settings.log_level)
     if reachable:
+        _refuse_without_users(settings)
         settings = _allow_host(settings, host)
     doctor.refuse_evicting_broker(settings)
     app = create(settings, tokens=reachable)
@@ -77,11 +79,7 @@ def serve(host: str, port: int, open_page: bool) -> None:
 
 
 def _allow_host(settings: Settings, host: str) -> Settings:
-    """Return the settings of a server that other machines reach under this address. Raises HeadscopeError if there is no user yet."""
-    if not Accounts(settings.home / FILE).list():
-        raise HeadscopeError(
-            "Other machines can reach this address, but there are no access tokens yet. Create one first: headscope token create NAME"
-        )
+    """Return the settings of a server that other machines reach under this address."""
     if not _is_every_address(host):
         name = f"[{host}]" if ":" in host else host.lower()
         return settings.model_copy(update={"allowed_hosts": (*settings.allowed_hosts, name)})
@@ -90,6 +88,15 @@ def _allow_host(settings: Settings, host: str) -> Settings:
             "only requests to loopback names are accepted: add this machine's name to HEADSCOPE_ALLOWED_HOSTS"
         )
     return settings
+
+
+def _refuse_without_users(settings: Settings) -> None:
+    """Raise HeadscopeError if there is no user yet. A database that may still be starting, or is about to be quarantined, is ignored."""
+    with suppress(DatabaseUnavailable, DatabaseDamaged), open_accounts(settings) as accounts:
+        if not accounts.list():
+            raise HeadscopeError(
+                "Other machines can reach this address, but there are no access tokens yet. Create one first: headscope token create NAME"
+            )
 
 
 class _ListeningSocket(socket.socket):

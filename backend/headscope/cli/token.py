@@ -7,7 +7,7 @@ import time
 
 import click
 
-from ..server.accounts import FILE, Accounts
+from ..server.accounts import open_accounts
 from ..settings import Settings
 from .output import JSON
 
@@ -16,19 +16,17 @@ from .output import JSON
 def token() -> None:
     """Manage the users of the service.
 
-    Once the first token exists, every request needs one. The commands take effect on a running server.
+    Once the first token exists, every request needs one. The commands take effect at once on all running servers.
+    They need the servers' HEADSCOPE_HOME, or in a cluster their HEADSCOPE_DATABASE_URL and HEADSCOPE_REDIS_URL.
     """
-
-
-def _accounts() -> Accounts:
-    return Accounts(Settings().home / FILE)
 
 
 @token.command()
 @click.argument("name")
 def create(name: str) -> None:
     """Create a user NAME and print its token. It cannot be shown again."""
-    click.echo(_accounts().create(name))
+    with open_accounts(Settings()) as accounts:
+        click.echo(accounts.create(name))
     click.echo(f"This is the token of {name}. Only its hash is stored, so copy it now.", err=True)
 
 
@@ -36,11 +34,12 @@ def create(name: str) -> None:
 @JSON
 def list_(as_json: bool) -> None:
     """List the users."""
-    accounts = _accounts().list()
+    with open_accounts(Settings()) as accounts:
+        found = accounts.list()
     if as_json:
-        click.echo(json.dumps([{"name": account.name, "created": account.created} for account in accounts]))
+        click.echo(json.dumps([{"name": account.name, "created": account.created} for account in found]))
         return
-    for account in accounts:
+    for account in found:
         click.echo(f"{account.name:<32} since {time.strftime('%Y-%m-%d', time.localtime(account.created))}")
 
 
@@ -48,5 +47,6 @@ def list_(as_json: bool) -> None:
 @click.argument("name")
 def revoke(name: str) -> None:
     """Revoke the token of NAME immediately. Its analyses are kept."""
-    _accounts().revoke(name)
+    with open_accounts(Settings()) as accounts:
+        accounts.revoke(name)
     click.echo(f"The token of {name} has been revoked.", err=True)

@@ -28,6 +28,8 @@ MISSING = ("no such table", "no such column")
 
 def engine(path: Path) -> sa.Engine:
     """Return an engine whose connections commit every statement, except in a transaction: one with the option `change`, its kind."""
+    with suppress(OSError):  # a file that cannot be opened is reported when it is used
+        path.touch(mode=0o600)  # SQLite gives its other files the same permissions
     made = sa.create_engine(
         sa.URL.create("sqlite", database=str(path)), connect_args={"timeout": BUSY_SECONDS}, max_overflow=-1
     )

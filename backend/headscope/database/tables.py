@@ -7,6 +7,7 @@ owners     Owners of jobs, and the number of the turn in which each was served l
 workers    Worker processes.
 grants     Which owner may read which result.
 shares     Keys that open one result to anyone.
+users      Users, and the SHA-256 of the token of each in hexadecimal digits: none for a user whose token was revoked.
 results    Entries of the stores of results, inputs and uploads: their bytes, and when each was last used.
 stores     Shared stores: when each was tidied, and whether all of its entries are indexed.
 """
@@ -104,6 +105,13 @@ shares = Table(
     Column("id", Text, nullable=False),
     Column("owner", Text, nullable=False),
     UniqueConstraint("id", "owner", name="shares_id_owner"),
+)
+users = Table(
+    "users",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("sha256", Text, unique=True),
+    Column("created", Double, nullable=False),
 )
 results = Table(
     "results",

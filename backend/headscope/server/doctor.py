@@ -8,6 +8,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from .. import stores
@@ -15,7 +16,6 @@ from ..core.lazy import fsspec, redis
 from ..database import schema
 from ..errors import HeadscopeError, InvalidSetting
 from ..settings import Settings
-from .accounts import FILE
 
 OLDEST_REDIS = (7, 0)
 # A larger clock skew (s) makes times on the page wrong, and object stores reject requests signed with it.
@@ -42,8 +42,9 @@ class Finding:
 
 def check_services(settings: Settings) -> Iterator[Finding]:
     """Check every service that the settings name. Takes seconds if one does not answer."""
-    if (settings.home / FILE).exists():
-        yield _check_tokens(settings)
+    file = settings.home / stores.FILE
+    if settings.database_url is None and file.exists():
+        yield _check_permissions(file)
     broker = cache = None
     if settings.database_url or settings.redis_url:
         database = _run("database", lambda: _check_database(settings))
@@ -202,8 +203,7 @@ def _check_store(url: str) -> str:
     return "readable and writable"
 
 
-def _check_tokens(settings: Settings) -> Finding:
-    mode = (settings.home / FILE).stat().st_mode
-    private = not mode & (stat.S_IRWXG | stat.S_IRWXO)
-    wrong = f"Other users of this machine can read the hashes of access tokens. Restrict access: chmod 600 {settings.home / FILE}"
-    return Finding("access tokens", private, "readable by their owner only" if private else wrong)
+def _check_permissions(file: Path) -> Finding:
+    private = not file.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO)
+    wrong = f"Other users of this machine can read the database, with hashes of access tokens and all texts. Restrict access: chmod 600 {file}*"
+    return Finding("database file", private, "readable by its owner only" if private else wrong)

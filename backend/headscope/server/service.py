@@ -47,7 +47,7 @@ class Service:
         self._lock_home()
         with stores.usable():
             stores.recover_files(settings)
-            self._facts = facts = stores.open_database(settings)
+            self.facts = facts = stores.open_database(settings)
             self.database = JobDatabase(facts)
             self.results, self.inputs = stores.results(settings, facts), stores.inputs(settings, facts)
             uploads = stores.uploads(settings, facts)
@@ -61,7 +61,7 @@ class Service:
         self._repairing = threading.Lock()
         self._repairs: set[str] = set()
         with suppress(DatabaseUnavailable):  # the cluster tries again until it is there
-            schema.prepare(self._facts)
+            schema.prepare(self.facts)
         self.jobs: Embedded | Cluster
         if settings.redis_url is None:
             self.jobs = self._build_embedded(after_run=self._after_run)
@@ -89,7 +89,7 @@ class Service:
             url,
             job_seconds=self.settings.job_seconds,
             cancel_seconds=self.settings.cancel_seconds,
-            prepare=lambda: schema.prepare(self._facts),
+            prepare=lambda: schema.prepare(self.facts),
             discard_ended=self._discard_ended,
         )
 

@@ -19,6 +19,7 @@ from ...errors import HeadscopeError, TooManyRequests, Unauthorized
 from ...jobs.job import LOCAL
 from ...server.accounts import Accounts
 from ...server.limiters import client
+from ...server.lookups import Lookups
 from ...server.service import Service
 from ..problems import handle_error
 
@@ -81,6 +82,7 @@ class AccessMiddleware:
 
     def __init__(self, app: ASGIApp, *, accounts: Accounts, shared: Callable[[str], str | None]) -> None:
         self._app, self._accounts, self._shared = app, accounts, shared
+        self._users: Lookups[str | None] = Lookups()
         self._streams: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -136,14 +138,15 @@ class AccessMiddleware:
             return True
 
     async def _identify(self, scope: Scope) -> Visitor | None:
-        """Return the visitor; None on public paths. Raises Unauthorized, AccountsUnreadable or DatabaseUnavailable."""
+        """Return the visitor; None on public paths. Raises Unauthorized, and the errors of Database."""
         if PUBLIC.fullmatch(scope["path"]) or (scope["method"], scope["path"]) == SIGN_IN:
             return None
-        if not self._accounts.require_token():
+        closed = self._accounts.is_closed()
+        if not (closed if closed is not None else await asyncio.to_thread(self._accounts.require_token)):
             return Visitor(LOCAL, everything=True)
         token, key = token_of(scope), _share_key(scope)
         visitor = Visitor(
-            self._accounts.find_user(token) if token else None,
+            await self._users.get(token, partial(self._accounts.find_user, token)) if token else None,
             await asyncio.to_thread(self._shared, key) if key else None,
         )
         if visitor.name is None and not (visitor.shared and _grants(visitor.shared, scope["path"])):

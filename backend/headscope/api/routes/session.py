@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import cast
 
 from fastapi import APIRouter, Request, Response
 
-from ...errors import AccountsUnreadable, Unauthorized
+from ...errors import DatabaseUnavailable, Unauthorized
 from ...server.accounts import Accounts
 from ..dependencies import ServiceDep, VisitorDep
 from ..error_responses import raises
@@ -26,13 +27,13 @@ async def who(visitor: VisitorDep, service: ServiceDep) -> Session:
     return Session(user=None if visitor.everything else visitor.name, home=service.deployment)
 
 
-@router.post("", responses=raises(Unauthorized, AccountsUnreadable))
+@router.post("", responses=raises(Unauthorized, DatabaseUnavailable))
 async def sign_in(body: SignIn, request: Request, response: Response, service: ServiceDep) -> Session:
     """Sign in: store the token in a cookie that scripts cannot read. On a server without users this has no effect."""
     accounts = cast("Accounts", request.app.state.accounts)
-    if not accounts.require_token():
+    if not await asyncio.to_thread(accounts.require_token):
         return Session(user=None, home=service.deployment)
-    user = accounts.find_user(body.token)
+    user = await asyncio.to_thread(accounts.find_user, body.token)
     if user is None:
         await reject(invalid=True)
     # Browsers drop secure cookies over plain HTTP. Behind a proxy, only Origin tells whether the browser uses HTTPS.

@@ -81,6 +81,12 @@ def upgrade() -> None:
         sa.UniqueConstraint("id", "owner", name="shares_id_owner"),
     )
     op.create_table(
+        "users",
+        sa.Column("name", sa.Text, primary_key=True),
+        sa.Column("sha256", sa.Text, unique=True),
+        sa.Column("created", sa.Double, nullable=False),
+    )
+    op.create_table(
         "results",
         sa.Column("store", sa.Text, primary_key=True),
         sa.Column("id", sa.Text, primary_key=True),
@@ -98,5 +104,5 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Remove all tables."""
-    for name in ("stores", "results", "shares", "grants", "workers", "owners", "runs", "jobs"):
+    for name in ("stores", "results", "users", "shares", "grants", "workers", "owners", "runs", "jobs"):
         op.drop_table(name)
