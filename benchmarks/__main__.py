@@ -18,6 +18,7 @@ BENCHMARKS = (
     "batch",
     "study",
     "workers",
+    "jobs",
     "study_memory",
     "load",
     "growth",

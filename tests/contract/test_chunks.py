@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
-from headscope.jobs import Job, JobDatabase, Work, Worker
+from headscope.jobs import Job, JobDatabase, Work, Worker, WorkerState
 from tests.contract.job_databases import IDS, WORKER, accept, claimed, running, the
 
 STUDY = IDS[0]
@@ -144,3 +145,14 @@ def test_an_analysis_has_no_chunks(database: JobDatabase) -> None:
     running(database, 1, batch=STUDY)
     assert database.chunks(STUDY) == []
     assert database.chunks(IDS[1]) == []
+
+
+def test_a_study_is_cancelled_while_it_is_sent(database: JobDatabase) -> None:
+    """Transactions lock a study before its chunks, so that neither is ended by the database."""
+    here = [WorkerState(WORKER, 0.0)]
+    with ThreadPoolExecutor(2) as threads:
+        for _ in range(50):
+            study(database)
+            sent = threads.submit(database.choose, here)
+            assert threads.submit(database.cancel, STUDY).result()
+            database.unsend([message.task for message in sent.result()])

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.cluster import Cluster
 from tests.support.lossy import Lossy
-from tests.support.server import DEADLINE
+from tests.support.server import DEADLINE, SLOW
 
 Parts = tuple[Cluster, Lossy]
 
@@ -32,6 +32,6 @@ def test_done_once(parts: Parts, word: bytes) -> None:
     """With any lost response there is one attempt."""
     cluster, way = parts
     lost = way.lose(word, b"COMMIT")
-    document = cluster.analyse(model="bert", text=f"The cat lost {word!r}.")
+    document = cluster.analyse(**{**SLOW, "text": f"{SLOW['text']} The cat lost {word!r}."})
     assert lost.wait(DEADLINE)
     assert document["attempts"] == 1

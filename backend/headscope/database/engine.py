@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql as pg
 from sqlalchemy.dialects import sqlite as lite
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import FunctionElement
 
 from ..core.lazy import LazyModule
 from . import sqlite
@@ -20,6 +21,24 @@ if TYPE_CHECKING:
 else:  # an embedded server does not need psycopg
     postgresql = LazyModule(f"{__package__}.postgresql")
 
+
+class Now(FunctionElement[float]):
+    """The time in s since 1970 on the clock of the database, the only one that times are compared with."""
+
+    type, inherit_cache = sa.Double(), True
+
+
+@compiles(Now, "sqlite")
+def _sqlite_now(*_: Any, **__: Any) -> str:
+    return "now_seconds()"
+
+
+@compiles(Now, "postgresql")
+def _postgresql_now(*_: Any, **__: Any) -> str:
+    return "CAST(extract(epoch FROM clock_timestamp()) AS double precision)"
+
+
+NOW = Now()
 # A request that waits for an unreachable database fails within two seconds.
 REQUEST_SECONDS = 1.5
 # A worker keeps no request waiting.
@@ -75,10 +94,8 @@ class Database:
         return lite.insert(table) if self.embedded else pg.insert(table)
 
     def now(self, connection: sa.Connection) -> float:
-        """Return the time in s since 1970 on the clock of the database, the only one that times are compared with."""
-        if self.embedded:
-            return time.time()
-        return float(connection.execute(sa.select(sa.extract("epoch", sa.func.clock_timestamp()))).scalar_one())
+        """Return what NOW is."""
+        return float(connection.execute(sa.select(NOW)).scalar_one())
 
     def take_turn(self, connection: sa.Connection, name: str) -> None:
         """Wait until no other transaction has the lock of that name. A write transaction of SQLite has every lock."""

@@ -15,6 +15,8 @@ from ..errors import DatabaseUnavailable, HeadscopeError, StorageFull
 T = TypeVar("T")
 # Connections of one process: so many stay open, and so many more may be opened.
 POOL, OVERFLOW = 5, 15
+# A connection that was not used for this long (s) is checked before it is used.
+IDLE_SECONDS = 1.0
 # After a timeout, connecting fails at once for this long (s): otherwise every request would wait for its own timeout.
 PAUSE_SECONDS = 0.5
 # For the server: it ends a transaction whose client stands still, and so releases its locks.
@@ -40,10 +42,25 @@ def engine(url: str, seconds: float) -> sa.Engine:
         pool_size=POOL,
         max_overflow=OVERFLOW,
         pool_timeout=seconds,
-        pool_pre_ping=True,
     )
     sa.event.listen(made, "begin", _begin)
+    sa.event.listen(made, "checkin", _note_use)
+    sa.event.listen(made, "checkout", _check)
     return made
+
+
+def _note_use(_: object, record: Any) -> None:
+    record.info["used"] = time.monotonic()
+
+
+def _check(connection: psycopg.Connection[Any], record: Any, _: object) -> None:
+    """Replace a connection that the server has closed since it was used last."""
+    if time.monotonic() - record.info.get("used", float("inf")) > IDLE_SECONDS:
+        try:
+            connection.execute("SELECT 1")
+            connection.rollback()
+        except psycopg.Error:
+            raise sa.exc.DisconnectionError from None
 
 
 def _begin(connection: sa.Connection) -> None:

@@ -42,6 +42,7 @@ def _configure(connection: sqlite3.Connection, _: object) -> None:
     connection.isolation_level = None  # transactions begin in _begin only
     _use_write_ahead_log(connection)
     connection.execute("PRAGMA synchronous=NORMAL")
+    connection.create_function("now_seconds", 0, time.time)
 
 
 def _begin(connection: sa.Connection) -> None:

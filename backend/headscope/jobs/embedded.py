@@ -18,7 +18,7 @@ from typing import Any
 from ..errors import HeadscopeError, StorageFull, StoreUnavailable
 from . import metrics
 from .engine import Engine, Problems, run_jobs
-from .job import Job, Worker, outcome, timed_out
+from .job import End, Job, Worker, outcome, timed_out
 from .job_database import JobDatabase
 from .progress import PipeReporter, ServerReporter
 
@@ -67,6 +67,7 @@ class Embedded:
         self._worker = Worker(self._name)
         self._trimmed = 0.0
         self._reported, self._blocked = "", False
+        self._ends: list[End] = []  # of runs, to be written with the next claim
         self._thread = threading.Thread(target=self._dispatch, name="dispatcher", daemon=True)
 
     def start(self) -> None:
@@ -108,14 +109,15 @@ class Embedded:
         while not self._stopping.is_set():
             self._wake.clear()
             try:
-                jobs = self._database.claim(self._worker, downloads=self._downloads)
+                jobs = self._database.claim(self._worker, self._ends, downloads=self._downloads)
                 self._blocked = False
+                if self._ends or jobs:
+                    self._ends = []
+                    self._on_change()
                 if not jobs:
-                    self._receive()
                     self._trim()
                     self._wake.wait(1.0)
                     continue
-                self._on_change()
                 self._run(jobs)
                 self._after_run(jobs)
                 self._reported = ""
@@ -126,7 +128,8 @@ class Embedded:
             except Exception:  # the dispatcher must survive any error
                 logger.exception("dispatcher")
                 self._stopping.wait(1.0)
-            self._on_change()
+        with contextlib.suppress(HeadscopeError):
+            self._database.end(self._ends)
 
     def _report(self, error: HeadscopeError) -> None:
         """Log what blocks the dispatcher, once in a row."""
@@ -139,6 +142,7 @@ class Embedded:
             problems = self._wait(jobs, self._submit(_work, jobs))
         except BrokenProcessPool:
             self._settle(jobs)
+            self._on_change()
             return
         except HeadscopeError as error:
             problems = dict.fromkeys((job.id for job in jobs), error.problem())
@@ -146,12 +150,10 @@ class Embedded:
             logger.exception("job %s", ", ".join(job.id for job in jobs))
             failed = HeadscopeError("The server failed on this job; its log says why.").problem()
             problems = dict.fromkeys((job.id for job in jobs), failed)
-        self._receive()
-        for job in jobs:
-            self._write(lambda job=job: self._database.finish(job.id, job.run, *outcome(problems[job.id])))  # type: ignore[misc]
+        self._ends = [outcome(job, problems[job.id]) for job in jobs]
 
     def _write(self, change: Callable[[], object]) -> None:
-        """Write the end of a job. Retries while the disk is full: no job may stay running forever."""
+        """Write a change. Retries while the disk is full: no job may stay running forever."""
         while True:
             try:
                 change()
@@ -172,7 +174,7 @@ class Embedded:
                 problems, most_tokens = future.result()
                 self._worker = Worker(self._name, most_tokens=most_tokens)
                 return problems
-            self._receive()
+            self._receive(jobs)
             now = time.monotonic()
             if self._stopping.is_set():
                 self._kill()
@@ -188,10 +190,9 @@ class Embedded:
 
     def _cancel(self, jobs: list[Job], cancelled: dict[int, float], now: float) -> None:
         """Tell the child, once, of each cancelled run."""
-        current = self._database.get_many([job.id for job in jobs])
+        current = self._database.running([job.id for job in jobs])
         for job in jobs:
-            found = current.get(job.id)
-            if job.run not in cancelled and (found is None or found.run != job.run or found.status != "running"):
+            if job.run not in cancelled and current.get(job.id) != job.run:
                 cancelled[job.run] = now
                 if self._reporter:
                     self._reporter.cancel(job.run)
@@ -201,9 +202,11 @@ class Embedded:
         for job in jobs:
             self._write(lambda job=job: self._database.requeue(job.id, job.run, "", counted=False))  # type: ignore[misc]
 
-    def _receive(self) -> None:
-        """Write the child's reports to the job database."""
-        for report in self._reporter.messages() if self._reporter else ():
+    def _receive(self, jobs: list[Job]) -> None:
+        """Write the child's latest reports of these jobs to the job database."""
+        reports = self._reporter.messages() if self._reporter else ()
+        latest = {run: (id_, run, *report) for id_, run, *report in reports}
+        for report in (latest[job.run] for job in jobs if job.run in latest):
             with contextlib.suppress(HeadscopeError):  # reports may be lost while the disk is full
                 self._database.progress(*report)
 
@@ -213,7 +216,6 @@ class Embedded:
             self._database.trim()
 
     def _settle(self, jobs: list[Job]) -> None:
-        self._receive()
         self._kill()
         if self._stopping.is_set():
             return  # the next start requeues them

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 
 import sqlalchemy as sa
 
-from ..database import Database
+from ..database import NOW, Database
 from ..database.tables import grants, shares
 
 
@@ -50,8 +50,8 @@ class Grants:
         """Grant ids to owners, given as pairs (owner, id). Sorted, so that concurrent transactions cannot block each other."""
         statement = self._database.insert(grants)
         renewed = {"requested": statement.excluded.requested}
-        now = self._database.now(connection)
-        rows = [{"owner": owner, "id": id_, "requested": now} for owner, id_ in sorted(pairs)]
+        rows = [{"owner": owner, "id": id_} for owner, id_ in sorted(pairs)]
+        statement = statement.values(requested=NOW)
         connection.execute(statement.on_conflict_do_update(index_elements=["owner", "id"], set_=renewed), rows)
 
 

@@ -151,11 +151,19 @@ class Limits:
 NO_LIMITS = Limits()
 
 
-def outcome(problem: Problem | None) -> tuple[Status, Problem | None]:
-    """Return the status of a run that ends with this problem or none, and the problem."""
-    if problem is None:
-        return "done", None
-    return ("cancelled" if problem["code"] == Cancelled.code else "failed"), problem
+class End(NamedTuple):
+    """How a run of a job ends."""
+
+    id: str
+    run: int
+    status: Status
+    error: Problem | None = None
+
+
+def outcome(job: Job, problem: Problem | None) -> End:
+    """Return the end of a job's run with this problem or none."""
+    failed: Status = "cancelled" if problem and problem["code"] == Cancelled.code else "failed"
+    return End(job.id, job.run, failed if problem else "done", problem)
 
 
 def timed_out(seconds: float) -> TimedOut:

@@ -10,12 +10,14 @@ job was cancelled, or given to another worker, the number is another one. Transa
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
 
+from ..database import NOW, Database
 from ..database.tables import grants, jobs, owners, runs, workers
 from ..errors import WorkerLost
 from . import metrics
@@ -25,6 +27,7 @@ from .job import (
     LARGEST_GROUP,
     NO_LIMITS,
     TERMINAL,
+    End,
     Job,
     Limits,
     Problem,
@@ -50,8 +53,15 @@ CHUNKS = jobs.alias("chunks")
 STEP_SECONDS = 1e-6
 
 
+OF, CLAIMED = jobs.c.id == sa.bindparam("of"), sa.bindparam("claim", type_=sa.BigInteger())
+
+
 class JobDatabase(TaskSending):
     """The queue, its workers, and the grants of its owners. When a study ends, its chunks are cancelled and removed; their changes are its changes, too."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._recorded: dict[str, Worker] = {}  # as this process has recorded them last
 
     def enqueue(
         self, work: Iterable[Work], *, batch: str | None = None, priority: int = 0, limits: Limits = NO_LIMITS
@@ -111,48 +121,52 @@ class JobDatabase(TaskSending):
             if most is not None and connection.execute(count.where(jobs.c.owner == name)).scalar_one() > most:
                 raise queue_full(most, own=True)
 
-    def claim(self, worker: Worker, *, task: str | None = None, downloads: bool | None = None) -> list[Job]:
+    def claim(
+        self, worker: Worker, ends: Sequence[End] = (), *, task: str | None = None, downloads: bool | None = None
+    ) -> list[Job]:
         """Claim queued jobs of a task (None: the next one), as many as the worker takes at once; return an empty list if none is queued.
 
         They are running from now on, with one more attempt and a new `run` each. `downloads`: only these, or only others (None: both).
+        In the same transaction, earlier runs of the worker end: all of this happens, or nothing.
         """
-        which = QUEUED if downloads is None else QUEUED & ((jobs.c.kind == "download") == downloads)
-        which = which if task is None else which & (jobs.c.task == task)
-        with self._database.read() as connection:
-            if connection.execute(sa.select(jobs.c.id).where(which).limit(1)).first() is None:
-                return []
-        head = sa.select(jobs.c.id, jobs.c.task, jobs.c.tokens, jobs.c.owner, jobs.c.kind, jobs.c.batch).where(which)
+        if any(
+            "." in end.id for end in ends
+        ):  # the study of a chunk must be locked first, and so may be that of the next one
+            self.end(ends)
+            ends = ()
+        which = {"task": task} if task is not None else {}
+        head = _head(task is not None, downloads)
+        if not ends and not self._rows(head, which):
+            return []
         with self._database.change() as connection:
+            for end in ends:
+                self._end(connection, end)
             if task is None:
                 self._database.take_turn(connection, "headscope queue")
-                waits = sa.exists().where(jobs.c.owner == owners.c.owner, which)
-                next_owner = sa.select(owners.c.owner).where(waits).order_by(owners.c.served, owners.c.owner).limit(1)
-                head = head.where(jobs.c.owner == next_owner.scalar_subquery())
-            first = connection.execute(head.order_by(*ORDER).limit(1)).first()
+            first = connection.execute(head, which).first()
             if first is None:
                 return []
             if task is None:
                 self._serve(connection, first.owner)
-            self._record_worker(connection, worker)
-            return self._take(connection, worker, first)
+            if self._recorded.get(worker.name) != worker:
+                self._record_worker(connection, worker)
+            taken = self._take(connection, worker, first)
+        self._recorded[worker.name] = worker
+        return taken
 
     def _take(self, connection: sa.Connection, worker: Worker, first: Any) -> list[Job]:
         most = max(worker.most_tokens // first.tokens, 1) if first.tokens else 1
-        now, ids, taken = self._database.now(connection), [first.id], list[Job]()
+        ids, taken = [first.id], list[Job]()
         if first.kind == "chunk":
-            connection.execute(_change(now, jobs.c.id == first.batch))
+            connection.execute(_change(jobs.c.id == first.batch))
         if most > 1:
-            group = sa.select(jobs.c.id).where(jobs.c.task == first.task, QUEUED).order_by(*ORDER).limit(most)
             # Another worker may be claiming the rest of the task.
-            ids = list(connection.execute(group.with_for_update(skip_locked=True)).scalars())
+            ids = list(connection.execute(GROUP, {"task": first.task, "most": most}).scalars())
         for id_ in ids:
-            entered = runs.insert().values(id=id_, worker=worker.name, seen=now).returning(runs.c.run)
-            run = connection.execute(entered).scalar_one()
-            begun = {"status": "running", "stage": "loading", "started": now, "worker": worker.name, "run": run}
-            begin = _change(now, jobs.c.id == id_, QUEUED, attempts=jobs.c.attempts + 1, **begun)
-            row = connection.execute(begin.returning(*COLUMNS)).mappings().first()
+            run = connection.execute(CLAIM, {"of": id_, "by": worker.name}).scalar_one()
+            row = connection.execute(BEGIN, {"of": id_, "by": worker.name, "claim": run}).mappings().first()
             if row is None:  # cancelled, or claimed by another worker
-                connection.execute(runs.delete().where(runs.c.run == run))
+                connection.execute(RELEASE, {"claim": run})
             else:
                 taken.append(to_job(row))
         return taken
@@ -162,10 +176,11 @@ class JobDatabase(TaskSending):
         with self._database.change("report") as connection:
             self._record_worker(connection, worker)
             mine = runs.update().where(runs.c.worker == worker.name, runs.c.run.in_(held))
-            connection.execute(mine.values(seen=self._database.now(connection)))
+            connection.execute(mine.values(seen=NOW))
+        self._recorded[worker.name] = worker
 
     def _record_worker(self, connection: sa.Connection, worker: Worker) -> None:
-        state = {"state": worker.to_json(), "seen": self._database.now(connection)}
+        state = {"state": worker.to_json(), "seen": NOW}
         statement = self._database.insert(workers).values(name=worker.name, **state)
         connection.execute(statement.on_conflict_do_update(index_elements=["name"], set_=state))
 
@@ -174,33 +189,40 @@ class JobDatabase(TaskSending):
         with self._database.change() as connection:
             connection.execute(workers.delete().where(workers.c.name == name))
             connection.execute(runs.delete().where(runs.c.worker == name, runs.c.cancelled.is_not(None)))
+        self._recorded.pop(name, None)
 
     def progress(self, id_: str, run: int, fraction: float, stage: str, detail: str) -> bool:
         """Set the progress of a run (fraction in 0..1); return False if it has been cancelled or reassigned and should stop."""
+        values = {"fraction": fraction, "stage": stage, "detail": detail, "version": jobs.c.version + 1}
         with self._database.change("report") as connection:
-            return _change_run(connection, None, id_, run, fraction=fraction, stage=stage, detail=detail) is not None
+            return _change_run(connection, id_, run, **values) is not None
 
     def finish(self, id_: str, run: int, status: Status, error: Problem | None = None) -> bool:
         """End a run; return False if it had already ended. The worker releases the job in either case."""
-        ended: dict[str, Any] = {"status": status, "stage": status}
-        ended |= {"error": json.dumps(error)} if error else {}
-        ended |= {"fraction": 1.0} if status == "done" else {}
+        return self.end([End(id_, run, status, error)])
+
+    def end(self, ends: Iterable[End]) -> bool:
+        """End runs, all or none; return False if one had already ended. The worker releases the jobs in either case."""
         with self._database.change() as connection:
-            now = self._database.now(connection)
-            kind = _change_run(connection, now, id_, run, finished=now, **ended)
-            connection.execute(runs.delete().where(runs.c.run == run))
-            if kind == "study":
-                self._remove_chunks(connection, id_)
-            return kind is not None
+            ended = [self._end(connection, end) for end in sorted(ends, key=lambda end: end.id)]
+            return all(ended)
+
+    def _end(self, connection: sa.Connection, end: End) -> bool:
+        _lock_study(connection, end.id, end.run)
+        values = {"result": end.status, "problem": json.dumps(end.error) if end.error else None}
+        kind = connection.execute(END, {"of": end.id, "claim": end.run, **values}).scalar()
+        connection.execute(RELEASE, {"claim": end.run})
+        if kind == "study":
+            self._remove_chunks(connection, end.id)
+        return kind is not None
 
     def requeue(self, id_: str, run: int, detail: str, *, counted: bool = True) -> bool:
         """Queue a running job again at its place, as a task of its own; return False if the run had ended. `counted`: whether the attempt counts."""
         again = {"status": "queued", "stage": "queued", "fraction": 0.0, "detail": detail, "sent": None}
         with self._database.change() as connection:
             attempts = jobs.c.attempts if counted else jobs.c.attempts - 1
-            now = self._database.now(connection)
-            kind = _change_run(connection, now, id_, run, task=f"{id_}.{run}", attempts=attempts, **again)
-            connection.execute(runs.delete().where(runs.c.run == run))
+            kind = _change_run(connection, id_, run, task=f"{id_}.{run}", attempts=attempts, **again)
+            connection.execute(RELEASE, {"claim": run})
             return kind is not None
 
     def cancel(self, id_: str, owner: str | None = None) -> bool:
@@ -218,9 +240,8 @@ class JobDatabase(TaskSending):
                 withdraw(connection, {(owner, id_)})
                 self._transfer(connection, id_, owner, others[0])
                 return True
-            now = self._database.now(connection)
-            connection.execute(runs.update().where(runs.c.run == row.run).values(cancelled=now))
-            connection.execute(_change(now, jobs.c.id == id_, status="cancelled", stage="cancelled", finished=now))
+            connection.execute(runs.update().where(runs.c.run == row.run).values(cancelled=NOW))
+            connection.execute(_change(jobs.c.id == id_, status="cancelled", stage="cancelled", finished=NOW))
             self._remove_chunks(connection, id_)
             return True
 
@@ -252,7 +273,7 @@ class JobDatabase(TaskSending):
         """Cancel and remove the chunks of a study that has ended."""
         chunks = (jobs.c.batch == id_, jobs.c.kind == "chunk")
         held = runs.c.run.in_(sa.select(jobs.c.run).where(*chunks))
-        connection.execute(runs.update().where(held).values(cancelled=self._database.now(connection)))
+        connection.execute(runs.update().where(held).values(cancelled=NOW))
         connection.execute(jobs.delete().where(*chunks))
 
     def settle(self, lost: Iterable[Job], seconds: float) -> None:
@@ -283,7 +304,7 @@ class JobDatabase(TaskSending):
         )
         granted = sa.select(grants.c.owner, grants.c.id, place).subquery()
         with self._database.change() as connection:
-            before = self._database.now(connection) - older_than
+            before = NOW - older_than
             old = sa.select(ended.c.id).where((ended.c.finished < before) | (ended.c.place > most))
             removed = connection.execute(
                 jobs.delete().where(jobs.c.id.in_(old.order_by(ended.c.finished).limit(TRIM_JOBS)))
@@ -295,24 +316,70 @@ class JobDatabase(TaskSending):
             return removed.rowcount
 
 
-def _change(now: float | None, *conditions: sa.ColumnElement[bool], **values: Any) -> sa.Update:
-    """Return the statement that changes jobs. The crash of a database may undo reports, which come without a time: the next change has a version beyond them."""
-    version: sa.ColumnElement[int] = jobs.c.version + 1
-    if now is not None:
-        version = sa.case((version > (stamp := int(now / STEP_SECONDS)), version), else_=stamp)
-    return jobs.update().where(*conditions).values(version=version, **values)
+@cache
+def _head(of_task: bool, downloads: bool | None) -> sa.Select[Any]:
+    """Return the query for the next job: of the task `task`, or of the owner whose turn it is."""
+    which = QUEUED if downloads is None else QUEUED & ((jobs.c.kind == "download") == downloads)
+    if of_task:
+        which &= jobs.c.task == sa.bindparam("task")
+    else:
+        waits = sa.exists().where(jobs.c.owner == owners.c.owner, which)
+        next_owner = sa.select(owners.c.owner).where(waits).order_by(owners.c.served, owners.c.owner).limit(1)
+        which &= jobs.c.owner == next_owner.scalar_subquery()
+    columns = (jobs.c.id, jobs.c.task, jobs.c.tokens, jobs.c.owner, jobs.c.kind, jobs.c.batch)
+    return sa.select(*columns).where(which).order_by(*ORDER).limit(1)
 
 
-def _change_run(connection: sa.Connection, now: float | None, id_: str, run: int, **values: Any) -> str | None:
+def _change(*conditions: sa.ColumnElement[bool], **values: Any) -> sa.Update:
+    """Return the statement that changes jobs. The crash of a database may undo reports: the version is beyond them, because they add one only."""
+    stamp = sa.cast(NOW / STEP_SECONDS, sa.BigInteger)
+    version = sa.case((jobs.c.version + 1 > stamp, jobs.c.version + 1), else_=stamp)
+    return jobs.update().where(*conditions).values({"version": version, **values})
+
+
+def _change_run(connection: sa.Connection, id_: str, run: int, **values: Any) -> str | None:
     """Change a job if that run is its current one, and return its kind, else None."""
-    if "." in id_:  # a chunk: its study is locked first
-        mine = (CHUNKS.c.id == id_, CHUNKS.c.run == run, CHUNKS.c.status == "running", CHUNKS.c.kind == "chunk")
-        connection.execute(_change(now, jobs.c.id == sa.select(CHUNKS.c.batch).where(*mine).scalar_subquery()))
-    changed = _change(now, jobs.c.id == id_, jobs.c.run == run, RUNNING, **values)
+    _lock_study(connection, id_, run)
+    changed = _change(jobs.c.id == id_, jobs.c.run == run, RUNNING, **values)
     kind: str | None = connection.execute(changed.returning(jobs.c.kind)).scalar()
     return kind
+
+
+def _lock_study(connection: sa.Connection, id_: str, run: int) -> None:
+    """Lock, and change, the study of a chunk that is about to change."""
+    if "." in id_:
+        mine = (CHUNKS.c.id == id_, CHUNKS.c.run == run, CHUNKS.c.status == "running", CHUNKS.c.kind == "chunk")
+        connection.execute(_change(jobs.c.id == sa.select(CHUNKS.c.batch).where(*mine).scalar_subquery()))
 
 
 def _locked(connection: sa.Connection, id_: str) -> Any:
     """Return status and run of a job, and lock it against other transactions."""
     return connection.execute(sa.select(jobs.c.status, jobs.c.run).where(jobs.c.id == id_).with_for_update()).first()
+
+
+# The statements of every run, built once.
+GROUP = sa.select(jobs.c.id).where(jobs.c.task == sa.bindparam("task"), QUEUED).order_by(*ORDER)
+GROUP = GROUP.limit(sa.bindparam("most")).with_for_update(skip_locked=True)
+CLAIM = runs.insert().values(id=sa.bindparam("of"), worker=sa.bindparam("by"), seen=NOW).returning(runs.c.run)
+BEGIN = _change(
+    OF,
+    QUEUED,
+    status="running",
+    stage="loading",
+    started=NOW,
+    worker=sa.bindparam("by"),
+    run=CLAIMED,
+    attempts=jobs.c.attempts + 1,
+).returning(*COLUMNS)
+RESULT = sa.bindparam("result", type_=sa.Text())
+END = _change(
+    OF,
+    jobs.c.run == CLAIMED,
+    RUNNING,
+    status=RESULT,
+    stage=RESULT,
+    error=sa.bindparam("problem", type_=sa.Text()),
+    fraction=sa.case((RESULT == "done", 1.0), else_=jobs.c.fraction),
+    finished=NOW,
+).returning(jobs.c.kind)
+RELEASE = runs.delete().where(runs.c.run == CLAIMED)

@@ -9,6 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from ..database import NOW
 from ..database.tables import grants, jobs, owners, runs, workers
 from .grants import Grants
 from .job import ChunkState, Job, JobKind, Run, Worker, WorkerState
@@ -48,14 +49,13 @@ class JobQueries(Grants):
         if name is not None:
             lost = lost.where(runs.c.worker == name)
         if seconds is not None:
-            lost = lost.where(runs.c.seen < self.now() - seconds)
+            lost = lost.where(runs.c.seen < NOW - seconds)
         return self._find(RUNNING, jobs.c.run.in_(lost))
 
     def unreleased(self, seconds: float) -> list[Run]:
         """Return the runs cancelled more than `seconds` ago that their worker, which is listed, has not released by `finish`."""
-        now = self.now()
         found = sa.select(runs.c.id, runs.c.run, runs.c.worker).join(workers, runs.c.worker == workers.c.name)
-        found = found.where(runs.c.cancelled < now - seconds, workers.c.seen > now - GONE_SECONDS)
+        found = found.where(runs.c.cancelled < NOW - seconds, workers.c.seen > NOW - GONE_SECONDS)
         return [Run(*row) for row in self._rows(found)]
 
     def waiting(self, owner: str | None = None) -> int:
@@ -117,7 +117,7 @@ class JobQueries(Grants):
 
     def workers(self) -> list[WorkerState]:
         """Return the workers with a heartbeat in the last minute, by name."""
-        listed = sa.select(workers.c.state, workers.c.seen).where(workers.c.seen > self.now() - GONE_SECONDS)
+        listed = sa.select(workers.c.state, workers.c.seen).where(workers.c.seen > NOW - GONE_SECONDS)
         held = self._rows(sa.select(runs.c.worker, runs.c.id).order_by(runs.c.run))
         states = [(Worker.from_json(state), seen) for state, seen in self._rows(listed.order_by(workers.c.name))]
         return [
@@ -134,9 +134,9 @@ class JobQueries(Grants):
         """Close connections."""
         self._database.close()
 
-    def _rows(self, query: sa.Select[Any]) -> list[Any]:
+    def _rows(self, query: sa.Select[Any], values: Mapping[str, Any] | None = None) -> list[Any]:
         with self._database.read() as connection:
-            return list(connection.execute(query).all())
+            return list(connection.execute(query, values).all())
 
     def _pairs(self, query: sa.Select[Any]) -> dict[str, Any]:
         return dict(self._rows(query))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
+from ..database import NOW
 from ..database.tables import SENT, jobs, owners
 from .job import WorkerState
 from .queries import ORDER, QUEUED, JobQueries
@@ -17,6 +18,9 @@ AHEAD = 4
 # A task that is absent from the broker this long (s) after it was sent is lost.
 LOST_SECONDS = 3.0
 UNSENT = QUEUED & jobs.c.sent.is_(None)
+
+LATEST = sa.select(sa.func.max(owners.c.served) + 1).scalar_subquery()
+SERVE = owners.update().where(owners.c.owner == sa.bindparam("name")).values(served=LATEST)
 
 
 class TaskMessage(NamedTuple):
@@ -49,7 +53,8 @@ class TaskSending(JobQueries):
             names = [name for name in connection.execute(order).scalars() if unstarted[name] < AHEAD]
             while names:
                 name = names.pop(0)
-                head = sa.select(jobs.c.task, jobs.c.model, jobs.c.priority).where(UNSENT, jobs.c.owner == name)
+                head = sa.select(jobs.c.task, jobs.c.model, jobs.c.priority, jobs.c.kind, jobs.c.batch)
+                head = head.where(UNSENT, jobs.c.owner == name)
                 first = connection.execute(head.where(jobs.c.model.not_in(nowhere)).order_by(*ORDER).limit(1)).first()
                 if first is None:
                     continue
@@ -58,26 +63,29 @@ class TaskSending(JobQueries):
                     nowhere.add(first.model)
                     names.insert(0, name)
                     continue
-                messages.append(self._mark(connection, first.task, found, first.priority))
+                messages.append(self._mark(connection, first, found))
                 self._serve(connection, name)
                 lengths[found] += 1
                 unstarted[name] += 1
                 names += [name] if unstarted[name] < AHEAD else []
         return messages
 
-    def _mark(self, connection: sa.Connection, task: str, queue: str, priority: int) -> TaskMessage:
-        sent = jobs.update().where(jobs.c.task == task, UNSENT).values(sent=self._database.now(connection), queue=queue)
-        return TaskMessage(task, list(connection.execute(sent.returning(jobs.c.id)).scalars()), queue, priority)
+    def _mark(self, connection: sa.Connection, first: Any, queue: str) -> TaskMessage:
+        if first.kind == "chunk":
+            connection.execute(sa.select(jobs.c.id).where(jobs.c.id == first.batch).with_for_update())
+        sent = jobs.update().where(jobs.c.task == first.task, UNSENT).values(sent=NOW, queue=queue)
+        ids = connection.execute(sent.returning(jobs.c.id)).scalars()
+        return TaskMessage(first.task, list(ids), queue, first.priority)
 
     def _serve(self, connection: sa.Connection, owner: str) -> None:
         """Note that the owner was served last."""
-        turn = sa.select(sa.func.max(owners.c.served) + 1).scalar_subquery()
-        connection.execute(owners.update().where(owners.c.owner == owner).values(served=turn))
+        connection.execute(SERVE, {"name": owner})
 
     def unsend(self, tasks: Collection[str]) -> None:
         """Let the queued jobs of these tasks be sent again: they are not at the broker."""
         with self._database.change() as connection:
-            connection.execute(jobs.update().where(jobs.c.task.in_(tasks), QUEUED).values(sent=None))
+            self._database.take_turn(connection, "headscope outbox")
+            connection.execute(jobs.update().where(_in_order(jobs.c.task.in_(tasks), QUEUED)).values(sent=None))
 
     def rename(self, task: str) -> None:
         """Give the queued jobs of a task that was revoked another one: workers ignore its id from now on."""
@@ -89,16 +97,22 @@ class TaskSending(JobQueries):
         """Mark tasks to be sent again that are not `present` at the broker, or in no queue that workers serve (`queues`); return the number of jobs."""
         with self._database.change() as connection:
             self._database.take_turn(connection, "headscope outbox")
-            before = self._database.now(connection) - LOST_SECONDS
             lost = jobs.c.task.not_in(present) | jobs.c.queue.not_in(queues)
-            return connection.execute(
-                jobs.update().where(sa.text(SENT), jobs.c.sent < before, lost).values(sent=None)
-            ).rowcount
+            return connection.execute(jobs.update().where(_in_order(_overdue(), lost)).values(sent=None)).rowcount
 
     def any_sent(self) -> bool:
         """Return whether anything sent has not started for LOST_SECONDS."""
-        before = self.now() - LOST_SECONDS
-        return self._value(sa.select(jobs.c.id).where(sa.text(SENT), jobs.c.sent < before).limit(1)) is not None
+        return self._value(sa.select(jobs.c.id).where(_overdue()).limit(1)) is not None
+
+
+def _in_order(*conditions: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
+    """Return the condition for these jobs that locks them in order, studies before chunks."""
+    ids = sa.select(jobs.c.id).where(*conditions).order_by(jobs.c.kind == "chunk", jobs.c.id)
+    return jobs.c.id.in_(ids.with_for_update())
+
+
+def _overdue() -> sa.ColumnElement[bool]:
+    return sa.and_(sa.text(SENT), jobs.c.sent < NOW - LOST_SECONDS)
 
 
 def class_of(device: str) -> str:

@@ -16,7 +16,7 @@ from celery.exceptions import SoftTimeLimitExceeded
 from ..errors import DatabaseUnavailable
 from . import metrics
 from .engine import Engine, Problems, run_jobs
-from .job import Job, Problem, Status, Worker, WorkerState, outcome, timed_out
+from .job import End, Job, Worker, WorkerState, outcome, timed_out
 from .job_database import JobDatabase
 from .outbox import BROKER_AWAY, Outbox
 from .progress import DatabaseReporter
@@ -61,8 +61,8 @@ class WorkerProcess:
         self._settled = False
         self._task = ""
         self._jobs: dict[int, Job] = {}  # by run: claimed, and its end is not written yet
-        self._ends: dict[int, tuple[Status, Problem | None]] = {}
-        self._writing, self._claiming = threading.Lock(), threading.Lock()
+        self._ends: dict[int, End] = {}  # by run, to be written with the next claim
+        self._writing = threading.Lock()
         self._late = False  # whether the time limit interrupted this task
         self._claim_lost = False  # whether the response to a claim was lost
         self._idle_since, self._missed = float("inf"), 0  # infinite until it is ready
@@ -122,7 +122,6 @@ class WorkerProcess:
         until = time.monotonic() + TURN_SECONDS
         for _ in range(PASSES):
             self._take_over()
-            self._write_ends()
             self._requeue_unknown()
             jobs = self._claim()
             if not jobs:
@@ -138,6 +137,7 @@ class WorkerProcess:
                 break
         else:
             self._database.unsend([task])
+        self._write_ends()
         with suppress(*BROKER_AWAY):
             self._outbox.refill(self.queues)
 
@@ -151,21 +151,20 @@ class WorkerProcess:
             problems = dict.fromkeys((job.id for job in jobs), late)
         if self._late:  # whatever the interrupted code reported
             problems = {id_: problem and late for id_, problem in problems.items()}
-        self._ends |= {job.run: outcome(problems[job.id]) for job in jobs}
-        with suppress(DatabaseUnavailable):
-            self._write_ends()
+        self._ends |= {job.run: outcome(job, problems[job.id]) for job in jobs}
 
     def _claim(self) -> list[Job]:
-        with self._claiming:
+        with self._writing:
             self._claim_lost = True  # until the response is received
-            jobs = self._database.claim(self._current(), task=self._task)
+            jobs = self._database.claim(self._current(), list(self._ends.values()), task=self._task)
+            self._note_written()
             self._jobs |= {job.run: job for job in jobs}
             self._claim_lost = False
         return jobs
 
     def _requeue_unknown(self) -> None:
         """Requeue jobs that this worker claimed without knowing, because the response was lost. The attempt does not count."""
-        with self._claiming:
+        with self._writing:
             for job in self._database.expired(name=self.worker.name) if self._claim_lost else ():
                 if job.run not in self._jobs:
                     self._database.requeue(job.id, job.run, "Queued again: its worker was disconnected.", counted=False)
@@ -174,9 +173,14 @@ class WorkerProcess:
     def _write_ends(self) -> None:
         """Write the ends of runs to the job database. Failed writes are retried with the next heartbeat."""
         with self._writing:
-            for run, (status, problem) in list(self._ends.items()):
-                self._database.finish(self._jobs[run].id, run, status, problem)
-                del self._ends[run], self._jobs[run]
+            if self._ends:
+                self._database.end(list(self._ends.values()))
+                self._note_written()
+
+    def _note_written(self) -> None:
+        for run in self._ends:
+            del self._jobs[run]
+        self._ends.clear()
 
     def _take_over(self) -> None:
         """Settle, once, the jobs of an earlier child of this name."""

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,8 @@ Piece = tuple[int, memoryview]
 Fill = Callable[[list[Piece]], None]
 # Bytes of heads that are read at once when a whole map is read.
 BLOCK = 16 * 1024 * 1024
+# Blocks up to this many bytes are hashed faster than a thread starts.
+SMALL = 256 * 1024
 
 
 class Corrupt(Exception):
@@ -50,7 +52,7 @@ class MapWriter:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._hasher = ThreadPoolExecutor(1, thread_name_prefix="hasher")
+        self._hasher: ThreadPoolExecutor | None = None  # small blocks need none
         self._files: dict[str, Any] = {}
         self.digests: dict[str, list[str]] = {}
 
@@ -66,19 +68,28 @@ class MapWriter:
     def write(self, lens: str, layer: int, head: int, block: Array) -> None:
         """Append a block [h, Q, K]; blocks must come in the order of the file. Raises StorageFull."""
         block = np.ascontiguousarray(block, np.float32)
-        digests = self._hasher.submit(lambda: [hashlib.sha256(head.data).hexdigest() for head in block])
+        if block.nbytes > SMALL:
+            self._hasher = self._hasher or ThreadPoolExecutor(1, thread_name_prefix="hasher")
+            digests = self._hasher.submit(_digests, block).result
+        else:
+            digests = partial(_digests, block)
         with storing():
             _write_all(self._files[lens], block.data.cast("B"))
-        self.digests[lens] += digests.result()
+        self.digests[lens] += digests()
 
     def close(self) -> None:
         """Close the files."""
-        self._hasher.shutdown()
+        if self._hasher:
+            self._hasher.shutdown()
         self._close_files()
 
     def _close_files(self) -> None:
         for file in self._files.values():
             file.close()
+
+
+def _digests(block: Array) -> list[str]:
+    return [hashlib.sha256(head.data).hexdigest() for head in block]
 
 
 @contextmanager

@@ -32,7 +32,9 @@ logger = logging.getLogger("headscope.worker")
 
 # Default of the setting batch_tokens on a GPU.
 GPU_BATCH_TOKENS = 16_384
-# Shortest time between two progress reports.
+# A job reports its progress from this age on (s): earlier reports would cost more than a short job itself.
+QUIET_SECONDS = 0.3
+# Shortest time between two progress reports (s).
 PROGRESS_SECONDS = 0.05
 
 # Errors of a single job; any other exception is a fault of this process.
@@ -212,8 +214,8 @@ class AnalysisEngine:
         return with_stored_image(AnalysisRequest.model_validate_json(payload), self._inputs.read)
 
     def _observe(self, request: AnalysisRequest, seconds: dict[str, float]) -> None:
-        """Record the durations of an analysis. To bound the number of time series, models outside the catalogue count as "other"."""
-        model = request.model if request.model in self._catalog.names() else "other"
+        """Record the durations of an analysis. To bound the number of time series, all models that are named by a hub id count as "other"."""
+        model = "other" if "/" in request.model else request.model
         for name, value in seconds.items():
             metrics.observe(f"{name}_seconds", {"model": model, "lens": next(iter(request.lens_names), "none")}, value)
 
@@ -252,11 +254,12 @@ class _Progress:
     """Progress of one job: reports to the server, and raises Cancelled once the job is cancelled."""
 
     def __init__(self, reporter: ProgressReporter, id_: str) -> None:
-        self._reporter, self._id, self._last = reporter, id_, 0.0
+        self._reporter, self._id = reporter, id_
+        self._began, self._last = time.monotonic(), 0.0
 
     def __call__(self, fraction: float, stage: str, detail: str, *, force: bool = False) -> None:
         now = time.monotonic()
-        if now - self._last < PROGRESS_SECONDS and not force:
+        if now - self._began < QUIET_SECONDS or (now - self._last < PROGRESS_SECONDS and not force):
             return
         self._last = now
         if not self._reporter.progress(self._id, round(fraction, 4), stage, detail):
