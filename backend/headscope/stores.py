@@ -13,6 +13,7 @@ from typing import TypeVar
 from .database import REQUEST_SECONDS, WORKER_SECONDS, Database, recover, schema
 from .errors import InvalidSetting, StorageFull
 from .jobs import JobDatabase
+from .jobs.announcements import AnnouncingJobDatabase
 from .settings import Settings
 from .store import Blobs, Results
 from .store.entries import EntryStore
@@ -89,8 +90,9 @@ def open_database(settings: Settings, *, patient: bool = False) -> Database:
 
 
 def job_database(settings: Settings, *, patient: bool = False) -> JobDatabase:
-    """Open the job database, as open_database does."""
-    return JobDatabase(open_database(settings, patient=patient))
+    """Open the job database, as open_database does. In a cluster it announces what it changes."""
+    database = open_database(settings, patient=patient)
+    return AnnouncingJobDatabase(database, settings.redis_url) if settings.redis_url else JobDatabase(database)
 
 
 def results(settings: Settings, database: Database | None) -> Results:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from headscope.store import Cache, optional_redis
+from headscope.core import optional_redis
+from headscope.store import Cache
 from headscope.store import cache as cache_module
 from tests.support.compose import Redis, redis_server
 from tests.support.server import eventually

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 
 from ..errors import DatabaseUnavailable, HeadscopeError
 from .job import Job
@@ -12,19 +12,20 @@ from .job_database import JobDatabase
 
 logger = logging.getLogger("headscope.jobs")
 
-TICK_SECONDS = 0.1
+# How often the job database is queried, in s: by itself, and where changes are announced.
+TICK_SECONDS, ANNOUNCED_SECONDS = 0.1, 1.0
 # How often an unavailable job database is retried, in s.
 RETRY_SECONDS = 0.5
 
 
 class Watcher:
-    """Notifies async callers about changes of jobs. The ticker runs only while there are callers; poke() triggers it at once.
+    """Notifies async callers about changes of jobs. The ticker runs every `seconds` while there are callers; poke() triggers it at once.
 
     A tick queries the versions of the jobs that callers wait for, and the jobs that have changed: two queries for any number of callers.
     """
 
-    def __init__(self, database: JobDatabase) -> None:
-        self._database = database
+    def __init__(self, database: JobDatabase, seconds: float = TICK_SECONDS) -> None:
+        self._database, self._seconds = database, seconds
         self._waiting: dict[str, set[asyncio.Queue[Job | None]]] = {}
         self._ticker: asyncio.Task[None] | None = None
         self._poked = asyncio.Event()
@@ -35,6 +36,11 @@ class Watcher:
         loop = self._loop
         if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(self._poked.set)
+
+    def announce(self, ids: Iterable[str]) -> None:
+        """Check for changes now if callers wait for one of these jobs. May be called from any thread."""
+        if any(id_ in self._waiting for id_ in ids):
+            self.poke()
 
     async def changes(self, id_: str, after: int = 0) -> AsyncIterator[Job]:
         """Yield the job after each change since version `after`, until it has ended or is removed. States in between may be skipped, but not the last one."""
@@ -91,7 +97,7 @@ class Watcher:
                     logger.warning("cannot read changes of jobs: %s", error)
                 away = True
             try:
-                async with asyncio.timeout(RETRY_SECONDS if away else TICK_SECONDS):
+                async with asyncio.timeout(RETRY_SECONDS if away else self._seconds):
                     await self._poked.wait()
             except TimeoutError:
                 pass

@@ -16,8 +16,9 @@ from .. import logs, stores
 from ..analysis.request import AnalysisRequest, with_stored_image
 from ..database import schema
 from ..errors import DatabaseUnavailable, HeadscopeError, NotReady, Unknown
-from ..jobs import LOCAL, Embedded, Engine, Job, JobDatabase, JobKind, Limits, Watcher, metrics
+from ..jobs import LOCAL, Embedded, Engine, Job, JobDatabase, JobKind, Limits, Watcher, announcements, metrics
 from ..jobs.cluster import Cluster
+from ..jobs.watch import ANNOUNCED_SECONDS, TICK_SECONDS
 from ..models.catalog import Catalog
 from ..models.sentence_encoder import SentenceEncoder
 from ..settings import Settings
@@ -56,7 +57,7 @@ class Service:
         self.grants: Lookups[bool] = Lookups()
         self.datasets = Datasets(settings, uploads, self.database)
         self._maintenance = Maintenance(self.results, self.inputs, uploads)
-        self.watcher = Watcher(self.database)
+        self.watcher = Watcher(self.database, ANNOUNCED_SECONDS if settings.redis_url else TICK_SECONDS)
         self._admission = Admission(settings, self.catalog)
         self._repairing = threading.Lock()
         self._repairs: set[str] = set()
@@ -131,6 +132,8 @@ class Service:
         self._maintenance.start()
         for jobs in self._dispatchers:
             jobs.start()
+        if self.settings.redis_url:
+            announcements.listen(self.settings.redis_url, self.watcher)
 
     def stop(self) -> None:
         """Stop immediately. Unfinished jobs are resumed at the next start."""

@@ -6,7 +6,7 @@ import hashlib
 import threading
 from typing import Any
 
-from .optional_redis import OptionalRedis
+from ..core.optional_redis import OptionalRedis
 
 # Larger responses are not cached (bytes).
 LARGEST = 4 * 1024 * 1024

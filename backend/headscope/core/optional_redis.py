@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from ..core.lazy import redis
+from .lazy import redis
 
-logger = logging.getLogger("headscope.store")
+logger = logging.getLogger("headscope")
 T = TypeVar("T")
 # Calls are skipped for this long (s) after a failure.
 PAUSE_SECONDS = 5.0

@@ -1,0 +1,84 @@
+"""Announced changes: with Redis they arrive at once, without it a little later."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from headscope.database import Database
+from headscope.jobs import Watcher, announcements
+from headscope.jobs.announcements import AnnouncingJobDatabase
+from tests.contract.job_databases import IDS, Place, accept, claimed
+from tests.support.compose import Redis, redis_server
+from tests.support.postgres import Postgres
+from tests.support.server import eventually
+
+# A change that is noticed before the next query, which is this long (s) away, was announced.
+NEVER = 3600.0
+
+
+@pytest.fixture
+def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Redis]:
+    """A Redis that may be killed, and is used again soon."""
+    monkeypatch.setattr(announcements, "RETRY_SECONDS", 0.1)
+    with redis_server() as running:
+        yield running
+
+
+@pytest.fixture
+def worker(postgres: Postgres, broker: Redis) -> Iterator[AnnouncingJobDatabase]:
+    """The job database of a worker of a cluster."""
+    Place(postgres.url).clear()
+    database = AnnouncingJobDatabase(Database(postgres.url), broker.url)
+    yield database
+    database._redis._redis.close()
+    database.close()
+
+
+def listen(broker: Redis, watcher: Watcher) -> None:
+    """Start a server's thread, and wait until it listens."""
+    announcements.listen(broker.url, watcher)
+    _await_listener(broker)
+
+
+def _await_listener(broker: Redis) -> None:
+    with broker.client() as client:
+        eventually(lambda: client.pubsub_numsub(announcements.CHANNEL)[0][1] == 1, "a listener")
+
+
+async def follow(watcher: Watcher, worker: AnnouncingJobDatabase, number: int) -> None:
+    """Run a job, and expect every change of it before the next one is made."""
+    accept(worker, number)
+    changes = watcher.changes(IDS[number])
+    assert (await anext(changes)).status == "queued"
+    job = await asyncio.to_thread(claimed, worker)
+    assert (await anext(changes)).status == "running"
+    await asyncio.to_thread(worker.progress, job.id, job.run, 0.5, "forward", "")
+    assert (await anext(changes)).fraction == 0.5
+    await asyncio.to_thread(worker.finish, job.id, job.run, "done")
+    assert [change.status async for change in changes] == ["done"]
+
+
+def test_every_change_is_announced(worker: AnnouncingJobDatabase, broker: Redis) -> None:
+    """A server that does not query by itself sees every change of a job, also after Redis has restarted."""
+
+    async def watch() -> None:
+        watcher = Watcher(worker, NEVER)
+        listen(broker, watcher)
+        await follow(watcher, worker, 0)
+        broker.restart()
+        _await_listener(broker)
+        await follow(watcher, worker, 1)
+
+    asyncio.run(watch())
+
+
+@pytest.mark.parametrize("how", ["killed", "stopped"])
+def test_without_redis(worker: AnnouncingJobDatabase, broker: Redis, how: str) -> None:
+    """Workers go on, and servers see every change by their own queries."""
+    watcher = Watcher(worker, 0.1)
+    listen(broker, watcher)
+    broker.kill() if how == "killed" else broker.pause()
+    asyncio.run(follow(watcher, worker, 0))
