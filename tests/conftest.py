@@ -22,8 +22,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # What takes longest. It runs first, so that no process is left alone with a long file at the end; pytest-xdist hands out files in this order.
 FIRST = ("browser", "attacks", "sweep", "test_benchmarks.py", "deploy", "docs", "cli", "api")
 
-# The tests of the fixture `cluster`.
-CLUSTERED = re.compile(r"^tests/api/.*cluster|cluster\]$")
+# The tests of the fixtures `cluster` and `disturbed`.
+CLUSTERS = {
+    "cluster": re.compile(r"^tests/api/.*cluster|cluster\]$"),
+    "disturbed": re.compile(r"^tests/faults/test_(celery|chaos|cluster|matrix|studies)\.py"),
+}
 
 gc.disable()  # until all tests are imported, which stay
 atexit.register(gc.freeze)  # so they need not be traversed at the end
@@ -46,16 +49,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     gc.enable()
 
 
-class OneCluster(LoadFileScheduling):
-    """One process runs all tests of the shared cluster: each process that did would start one, ten seconds of processor time. Any other file is one process's, too."""
+class OneOfEachCluster(LoadFileScheduling):
+    """One process runs all tests of a shared cluster: each process that did would start one, ten seconds of processor time. Any other file is one process's, too."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "cluster" if CLUSTERED.search(nodeid) else str(super()._split_scope(nodeid))
+        shared = (name for name, tests in CLUSTERS.items() if tests.search(nodeid))
+        return next(shared, str(super()._split_scope(nodeid)))
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneCluster:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneOfEachCluster:
     """Distribute the tests over the processes."""
-    return OneCluster(config, log)
+    return OneOfEachCluster(config, log)
 
 
 @pytest.fixture(scope="session")

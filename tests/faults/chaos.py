@@ -143,6 +143,8 @@ def run(
 ) -> dict[str, Any]:
     """Strike a cluster under load for a time; return the account."""
     chaos, stage = Chaos(cluster, seed, between=between, longest=longest), Stage(cluster, expected, 0)
+    forget(cluster, expected)
+    before = stage.results()
     apart, patience = 0.8 * seconds / len(bodies), seconds + PATIENCE
     with Load(lambda: cluster.servers, bodies, apart=apart, patience=patience) as load:
         eventually(lambda: load.clients[0].id, "the study to be accepted")
@@ -156,7 +158,7 @@ def run(
     stage.restart_ended()
     account = stage.account(load.clients, DOCUMENTED)
     forget(cluster, expected)
-    account.duplicate += stage.results()
+    account.duplicate += abs(stage.results() - before)
     told = ("jobs", "lost", "duplicate", "wrong", "errors", "refused", "resent", "broken")
     return {
         **{name: getattr(account, name) for name in told},

@@ -13,7 +13,7 @@ import psutil
 from headscope.jobs.outbox import STEPS
 from headscope.jobs.sending import queue_name
 from tests.faults.load import Load
-from tests.faults.stage import Account, Stage
+from tests.faults.stage import CLUSTER, EMBEDDED, Account, Stage
 from tests.faults.test_same_request import ask as crowd
 from tests.faults.test_same_request import hang_up
 from tests.faults.test_storage import flip
@@ -22,7 +22,6 @@ from tests.support.postgres import Postgres
 from tests.support.server import API, Server, eventually, gone
 
 Strike = Callable[[Stage, Load], None]
-CLUSTER, EMBEDDED = "cluster", "embedded"
 BOTH = (EMBEDDED, CLUSTER)
 # The lists of a queue, one for each step of priority.
 QUEUES = [queue_name("cpu") + step for step in STEPS]

@@ -19,11 +19,12 @@ from tests.support.server import SLOW, Server, eventually
 # Longest time of one job on a stage, in s: a process that hangs is noticed after it at the latest.
 JOB_SECONDS = 40
 SETTINGS = {"job_seconds": JOB_SECONDS, "log_format": "json"}
+CLUSTER, EMBEDDED = "cluster", "embedded"
 
 
 def open_deployment(deployment: str, folder: Path, models: Path, **constants: float) -> Server:
     """Return the deployment of that name, not started yet. `constants` of a cluster: see Stack."""
-    if deployment == "embedded":
+    if deployment == EMBEDDED:
         return Server(folder / "home", models, **SETTINGS)
     return Cluster(folder / "home", models, servers=2, workers=2, constants=constants, **SETTINGS)
 

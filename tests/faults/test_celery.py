@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+import signal
 from typing import Any
 
 import pytest
 
 from headscope.jobs.celery import application
-from tests.support.cluster import IMPATIENT, Cluster
+from tests.support.cluster import Cluster
 from tests.support.compose import Redis
 from tests.support.server import API, SLOW, eventually
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[Cluster]:
+@pytest.fixture
+def cluster(disturbed: Cluster) -> Cluster:
     """Two servers, so two that send and recover, and two workers."""
-    with Cluster(
-        tmp_path_factory.mktemp("celery") / "home", models, servers=2, workers=2, constants=IMPATIENT
-    ) as running:
-        yield running
+    return disturbed
 
 
 _number = iter(range(1000))
@@ -28,7 +24,7 @@ _number = iter(range(1000))
 
 def slow() -> dict[str, Any]:
     """Return a new request that takes seconds."""
-    return {**SLOW, "max_tokens": 250 - next(_number)}
+    return {**SLOW, "max_tokens": 210 - next(_number)}
 
 
 def flush(redis: Redis) -> None:
@@ -111,8 +107,12 @@ def test_a_worker_for_one_model(cluster: Cluster) -> None:
         id_ = cluster.analyse(model="gpt2", text=f"Attempt {next(number)}.")["id"]
         return cluster.database().get(id_).worker == third.name
 
-    eventually(runs_there, "the worker to be used")
-    for model, here in (("gpt2", True), ("bert", False)):
-        for _ in range(3):
-            id_ = cluster.analyse(model=model, text=f"Number {next(number)} of {model}.")["id"]
-            assert (cluster.database().get(id_).worker == third.name) is here
+    try:
+        eventually(runs_there, "the worker to be used")
+        for model, here in (("gpt2", True), ("bert", False)):
+            for _ in range(3):
+                id_ = cluster.analyse(model=model, text=f"Number {next(number)} of {model}.")["id"]
+                assert (cluster.database().get(id_).worker == third.name) is here
+    finally:
+        cluster.workers.remove(third)
+        third.kill(signal.SIGTERM)

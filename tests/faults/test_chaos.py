@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from tests.faults.chaos import load_of, run
 from tests.faults.load import reference
-from tests.support.cluster import IMPATIENT, Cluster
+from tests.support.cluster import Cluster
 from tests.support.server import Server
 
 
-def test_nothing_is_lost(embedded: Server, models: Path, tmp_path: Path) -> None:
+def test_nothing_is_lost(embedded: Server, disturbed: Cluster) -> None:
     """Every job ends once with the right result, and every response of 500 and above is documented."""
     bodies = load_of(analyses=8, rows=300)
     expected = reference(embedded, bodies)
-    with Cluster(tmp_path / "home", models, servers=2, workers=2, constants=IMPATIENT) as cluster:
-        account = run(cluster, expected, bodies, seconds=6, seed=5, between=(0.5, 1.0), longest=2.0)
+    account = run(disturbed, expected, bodies, seconds=6, seed=5, between=(0.5, 1.0), longest=2.0)
     assert account["kept"], account

@@ -16,7 +16,7 @@ from safetensors.numpy import load
 import headscope
 from headscope.jobs import celery
 from tests.faults.test_storage import flip
-from tests.support.cluster import IMPATIENT, Cluster
+from tests.support.cluster import Cluster
 from tests.support.server import SLOW, Server, eventually, gone
 from tests.unit import pictures
 
@@ -24,13 +24,12 @@ QUICK = {"model": "bert", "text": "The cat sat."}
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[Cluster]:
-    """Two servers and two workers, which every test leaves running."""
-    home = tmp_path_factory.mktemp("faults") / "home"
-    with Cluster(home, models, servers=2, workers=2, constants=IMPATIENT) as running:
-        yield running
-        logs = "".join(part.log() for part in (*running.servers, *running.workers))
-        assert "Traceback" not in logs
+def cluster(disturbed: Cluster) -> Iterator[Cluster]:
+    """The cluster, which every test leaves running; no fault of this file leaves a stack trace in a log."""
+    parts = (*disturbed.servers, *disturbed.workers)
+    before = [len(part.log()) for part in parts]
+    yield disturbed
+    assert "Traceback" not in "".join(part.log()[start:] for part, start in zip(parts, before, strict=True))
 
 
 @pytest.fixture(autouse=True)
@@ -336,17 +335,16 @@ def test_alike_inputs_share_a_pass(models: Path, tmp_path: Path) -> None:
         assert np.allclose(got, alone.maps["effective"], atol=1e-5)
 
 
-def test_two_workers_compute_what_one_server_does(cluster: Cluster, models: Path, tmp_path: Path) -> None:
+def test_two_workers_compute_what_one_server_does(cluster: Cluster, embedded: Server) -> None:
     """A batch of 80 inputs of many lengths: both workers run parts of it, and all bytes equal those of the embedded deployment."""
     inputs = [{"text": f"{'The cat sat on the mat. ' * (number % 7)}Number {number}."} for number in range(80)]
     body = {"model": "bert", "lenses": ["weights", "effective"], "measures": ["entropy"], "inputs": inputs}
-    with Server(tmp_path / "alone", models) as alone:
-        ids = [server.post(body, "/analyses/batch").json()["ids"] for server in (cluster, alone)]
-        assert ids[0] == ids[1]
-        for id_ in ids[0]:
-            shared, single = (numbers(server, id_) for server in (cluster, alone))
-            assert shared.keys() == single.keys()
-            assert all(values.tobytes() == single[name].tobytes() for name, values in shared.items())
+    ids = [server.post(body, "/analyses/batch").json()["ids"] for server in (cluster, embedded)]
+    assert ids[0] == ids[1]
+    for id_ in ids[0]:
+        shared, single = (numbers(server, id_) for server in (cluster, embedded))
+        assert shared.keys() == single.keys()
+        assert all(values.tobytes() == single[name].tobytes() for name, values in shared.items())
     jobs = [cluster.database().get(id_) for id_ in ids[0]]
     assert {job.worker for job in jobs if job is not None} == {worker.name for worker in cluster.workers}
 

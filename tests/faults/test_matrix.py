@@ -10,7 +10,7 @@ import pytest
 from tests.faults.load import reference, requests
 from tests.faults.matrix import CLUSTER, EMBEDDED, FAULTS
 from tests.faults.stage import Stage, open_deployment
-from tests.support.cluster import IMPATIENT
+from tests.support.cluster import Cluster
 from tests.support.server import Server
 
 JOBS = 4
@@ -31,14 +31,11 @@ def expected(embedded: Server) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def stages(
-    tmp_path_factory: pytest.TempPathFactory, models: Path, expected: dict[str, str]
+    tmp_path_factory: pytest.TempPathFactory, models: Path, expected: dict[str, str], disturbed: Cluster
 ) -> Iterator[dict[str, Stage]]:
     """A stage of each deployment."""
-    with (
-        open_deployment(EMBEDDED, tmp_path_factory.mktemp(EMBEDDED), models) as server,
-        open_deployment(CLUSTER, tmp_path_factory.mktemp(CLUSTER), models, **IMPATIENT) as cluster,
-    ):
-        yield {EMBEDDED: Stage(server, expected, JOBS), CLUSTER: Stage(cluster, expected, JOBS)}
+    with open_deployment(EMBEDDED, tmp_path_factory.mktemp(EMBEDDED), models) as server:
+        yield {EMBEDDED: Stage(server, expected, JOBS), CLUSTER: Stage(disturbed, expected, JOBS)}
 
 
 @pytest.mark.parametrize("name", [name for name in FAULTS if name not in ELSEWHERE])

@@ -257,9 +257,9 @@ def test_quota_makes_room(small: Server) -> None:
     assert refused.json()["limit"] == 10_000_000 < refused.json()["actual"]
 
 
-def test_two_servers_on_one_home(new_server: Start, models: Path) -> None:
+def test_two_servers_on_one_home(shared: Server, models: Path) -> None:
     """The second one exits with one clear sentence; the first is not affected."""
-    server = new_server()
+    server = shared
     second = subprocess.run(
         [sys.executable, "-m", "headscope", "serve", "--port", "0", "--no-open"],
         env=environment(server.home, models),

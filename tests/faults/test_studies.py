@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +10,19 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.support import studies
-from tests.support.cluster import IMPATIENT, Cluster
-from tests.support.server import Server, eventually, gone
+from tests.support.cluster import Cluster
+from tests.support.server import API, Server, eventually, gone
 
-Start = Callable[..., Server]
 CHUNKS = (256, 256, 256, 132)  # inputs of each
 INPUTS = sum(CHUNKS)
 BODY = studies.asked(INPUTS, seed=7)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[Server]:
+    """A server that computes the study twice: each test deletes it."""
+    with Server(tmp_path_factory.mktemp("studies") / "home", models) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
@@ -33,9 +39,8 @@ def check(server: Server, id_: str, undisturbed: dict[str, NDArray[Any]], folder
     studies.same(studies.arrays(server, id_, folder), undisturbed)
 
 
-def test_the_server_is_killed(new_server: Start, undisturbed: dict[str, NDArray[Any]], tmp_path: Path) -> None:
+def test_the_server_is_killed(server: Server, undisturbed: dict[str, NDArray[Any]], tmp_path: Path) -> None:
     """The server is killed with its child. Finished chunks are not computed again, except one whose result was damaged in the meantime."""
-    server = new_server()
     id_ = studies.submit(server, BODY)
 
     def finished() -> dict[int, Path]:
@@ -51,31 +56,39 @@ def test_the_server_is_killed(new_server: Start, undisturbed: dict[str, NDArray[
     check(server, id_, undisturbed, tmp_path)
     inputs = sum(CHUNKS[number] for number, _ in intact)
     assert server.settled("study_inputs_total") == INPUTS - inputs  # of the second process
+    assert server.client.delete(f"{API}/studies/{id_}").status_code == 204
 
 
-def test_the_child_is_killed(new_server: Start, undisturbed: dict[str, NDArray[Any]], tmp_path: Path) -> None:
+def test_the_child_is_killed(server: Server, undisturbed: dict[str, NDArray[Any]], tmp_path: Path) -> None:
     """The next process computes the current chunk."""
-    server = new_server()
+    counters = ("worker_losses_total", "study_inputs_total")
+    before = [server.settled(name) for name in counters]
     id_ = studies.submit(server, BODY)
     studies.midway(server, id_)
     server.kill_child()
     check(server, id_, undisturbed, tmp_path)
-    assert (server.settled("worker_losses_total"), server.metric("study_inputs_total")) == (1, INPUTS)
+    assert [server.settled(name) - counted for name, counted in zip(counters, before, strict=True)] == [1, INPUTS]
+    assert server.client.delete(f"{API}/studies/{id_}").status_code == 204
 
 
-def test_a_worker_of_two_is_killed(models: Path, undisturbed: dict[str, NDArray[Any]], tmp_path: Path) -> None:
+def test_a_worker_of_two_is_killed(disturbed: Cluster, undisturbed: dict[str, NDArray[Any]], tmp_path: Path) -> None:
     """A worker and all of its processes are killed: the other worker completes the study."""
-    with Cluster(tmp_path / "home", models, workers=2, constants=IMPATIENT) as cluster:
-        database, id_ = cluster.database(), studies.submit(cluster, BODY)
+    database, workers = disturbed.database(), disturbed.workers
+    before = [worker.metric("study_inputs_total") for worker in workers]
+    id_ = studies.submit(disturbed, BODY)
 
-        def busy() -> str | None:
-            jobs = [database.get(part.id) for part in database.chunks(id_) if part.status == "running"]
-            return next((job.worker for job in jobs if job is not None and job.status == "running"), None)
+    def busy() -> str | None:
+        jobs = [database.get(part.id) for part in database.chunks(id_) if part.status == "running"]
+        return next((job.worker for job in jobs if job is not None and job.status == "running"), None)
 
-        studies.midway(cluster, id_)
-        worker = next(worker for worker in cluster.workers if worker.name == eventually(busy, "a worker with a chunk"))
-        child = worker.child()
-        worker.kill()
-        eventually(lambda: gone(child), "the end of the worker's child")
-        check(cluster, id_, undisturbed, tmp_path)
-        assert 0 < cluster.settled("study_inputs_total") <= INPUTS  # of the other worker
+    studies.midway(disturbed, id_)
+    name = eventually(busy, "a worker with a chunk")
+    (killed, _), (other, counted) = sorted(zip(workers, before, strict=True), key=lambda pair: pair[0].name != name)
+    child = killed.child()
+    killed.kill()
+    eventually(lambda: gone(child), "the end of the worker's child")
+    check(disturbed, id_, undisturbed, tmp_path)
+    disturbed.idle()
+    assert 0 < other.metric("study_inputs_total") - counted <= INPUTS
+    killed.start()
+    disturbed.ready()

@@ -99,12 +99,12 @@ def test_failed_job_can_be_sent_again(new_server: Start) -> None:
     accounted(server, 1)
 
 
-def test_server_stopped_mid_job(new_server: Start) -> None:
+def test_server_stopped_mid_job(shared: Server) -> None:
     """After a kill or a stop, running and queued jobs are done by the next start, stored results remain, and the worker has exited."""
-    server = new_server()
+    server, jobs = shared, jobs_by_status(shared).total()
     for number, how in enumerate((signal.SIGKILL, signal.SIGTERM)):
         before = server.analyse(**{**QUICK, "text": f"Stored before stop {number}."})
-        slow = server.submit(**{**SLOW, "max_tokens": 288 - number})
+        slow = server.submit(**{**SLOW, "max_tokens": 270 - number})
         waiting = server.submit(**{**QUICK, "text": f"Waits during stop {number}."})
         server.forward(slow)
         child = server.child()
@@ -116,7 +116,7 @@ def test_server_stopped_mid_job(new_server: Start) -> None:
         assert (document["status"], document["attempts"]) == ("done", 1)
         assert server.ended(waiting)["status"] == "done"
         assert server.metric("forward_passes_total") == 2  # of this process
-        accounted(server, 3 * (number + 1))
+        accounted(server, jobs + 3 * (number + 1))
     assert "Traceback" not in server.log()
 
 

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import httpx
 import psutil
 import pytest
 
@@ -140,12 +139,8 @@ class Cluster(Server):
         if not name.endswith("_total"):
             return super().metric(name)
         texts = [server.client.get("/metrics").text for server in self.servers if server.running]
-        texts += [
-            httpx.get(f"http://127.0.0.1:{worker.port}/metrics", trust_env=False).text
-            for worker in self.workers
-            if worker.running
-        ]
-        return sum(value_of(text, name) for text in texts if f"headscope_{name} " in text)
+        counted = sum(value_of(text, name) for text in texts if f"headscope_{name} " in text)
+        return counted + sum(worker.metric(name) for worker in self.workers if worker.running)
 
     def children(self) -> list[psutil.Process]:
         """Return the processes that run models."""

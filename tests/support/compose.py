@@ -23,12 +23,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psutil
 import redis
 import yaml
 
 from tests.support.postgres import PASSWORD, PROGRAMS, Postgres
-from tests.support.server import Program, eventually, variables
+from tests.support.server import Program, eventually, value_of, variables
 
 ROOT = Path(__file__).resolve().parents[2]
 PASSWORDS = {"DATABASE_PASSWORD": PASSWORD, "BROKER_PASSWORD": "a" * 64, "CACHE_PASSWORD": "b" * 64}
@@ -70,6 +71,10 @@ def image(dockerfile: str) -> dict[str, Any]:
         "user": re.search(r"^USER (.+)$", stage, re.MULTILINE)[1],
         "cmd": yaml.safe_load(re.search(r"^CMD (.+)$", stage, re.MULTILINE)[1]),
     }
+
+
+# How this machine multiplies matrices. Another choice changes last bits, and the numbers of a cluster are compared with those of other processes.
+BLAS = {name: value for name, value in os.environ.items() if name.startswith(("OPENBLAS_", "OMP_"))}
 
 
 class Service(Program):
@@ -149,6 +154,11 @@ class Worker(Service):
     def child(self) -> psutil.Process:
         """Wait for the process that runs models and return it."""
         return eventually(lambda: psutil.Process(self.process.pid).children(), f"a child of {self.name}")[0]
+
+    def metric(self, name: str) -> int:
+        """Return a number of its /metrics; zero if it has not counted yet."""
+        text = httpx.get(f"http://127.0.0.1:{self.port}/metrics", trust_env=False, verify=False).text
+        return value_of(text, name) if f"headscope_{name} " in text else 0
 
 
 class Stack:
@@ -278,7 +288,7 @@ class Stack:
         values = {name: self._here(service, value, port) for name, value in values.items() if value is not None}
         ours = {**self._ours, "PYTHONPATH": str(ROOT / "backend")} if built else {}
         path = f"{Path(sys.executable).parent}:{self.folder / 'bin'}:{os.environ['PATH']}:{PROGRAMS}"
-        return {**values, **ours, "PATH": path, "LANG": "C.UTF-8"}
+        return {**BLAS, **values, **ours, "PATH": path, "LANG": "C.UTF-8"}
 
     def words(self, service: str, command: list[str] | None = None, port: int | None = None) -> list[str]:
         """Return the command of a service, or another one, as this machine runs it."""
