@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from headscope.jobs.celery import application
+from headscope.jobs.outbox import TASK
 from tests.support.cluster import Cluster
-from tests.support.compose import Redis
-from tests.support.server import API, SLOW, eventually
+from tests.support.compose import Redis, free_port
+from tests.support.server import API, SLOW, Program, eventually
 
 
 @pytest.fixture
@@ -60,6 +65,55 @@ def test_celery_shows_what_runs(cluster: Cluster) -> None:
     assert all(task.startswith(id_) for id_, task in found.items())
     for id_ in ids:
         assert cluster.ended(id_)["status"] == "done"
+
+
+@pytest.fixture
+def flower(cluster: Cluster, tmp_path: Path) -> Iterator[httpx.Client]:
+    """Flower as docs/how-to/deploy.md starts it, and a client of its API."""
+    port, program = free_port(), Program(tmp_path / "flower.log")
+    words = [sys.executable, "-W", "ignore", "-m", "celery", "--broker", cluster.broker.url, "flower"]
+    program.launch([*words, f"--port={port}", "--address=127.0.0.1", "--basic-auth=ada:secret"], cwd=tmp_path)
+    try:
+        with httpx.Client(
+            base_url=f"http://127.0.0.1:{port}/api", auth=("ada", "secret"), trust_env=False, timeout=60
+        ) as client:
+            program.await_answer(lambda: _answers(client))
+            yield client
+    finally:
+        program.kill()
+
+
+def _answers(client: httpx.Client) -> bool:
+    try:
+        return client.get("/workers", params={"refresh": True}).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def test_flower_shows_what_runs(cluster: Cluster, flower: httpx.Client) -> None:
+    """Its API has every worker, and every running job's task at its worker, under the id of its task; at the end it has succeeded."""
+    assert httpx.get(f"{flower.base_url}workers", trust_env=False).status_code == 401
+    names = {f"headscope@{worker.name}" for worker in cluster.workers if worker.running}
+    eventually(lambda: names <= flower.get("/workers", params={"refresh": True}).json().keys(), "the workers")
+    ids = [cluster.submit(**slow()) for _ in range(3)]
+
+    def shown(state: str) -> dict[str, str | None]:
+        """Return the tasks in that state, with their workers."""
+        found = flower.get("/tasks", params={"state": state}).json().items()
+        return {id_: task["worker"] for id_, task in found if task["name"] == TASK}
+
+    def running() -> dict[str, str | None]:
+        jobs = cluster.database().get_many(ids).values()
+        return {job.task: f"headscope@{job.worker}" for job in jobs if job.status == "running"}
+
+    found = eventually(
+        lambda: (before := running()) and before.items() <= shown("STARTED").items() and before, "running tasks"
+    )
+    assert all(any(task.startswith(id_) for id_ in ids) for task in found)
+    for id_ in ids:
+        assert cluster.ended(id_)["status"] == "done"
+    tasks = {job.task for job in cluster.database().get_many(ids).values()}
+    eventually(lambda: tasks <= shown("SUCCESS").keys(), "the end of the tasks")
 
 
 def test_both_redis_are_wiped_in_the_middle_of_a_run(cluster: Cluster) -> None:
