@@ -43,7 +43,7 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        if cmd_name == "serve":
+        if cmd_name in ("serve", "worker"):
             import_module("..settings", __package__).limit_blas()
         gc.disable()  # imports stay: there is no garbage among them
         command: click.Command = getattr(import_module(f".{COMMANDS[cmd_name][0]}", __package__), cmd_name)
