@@ -16,6 +16,7 @@ PACKAGES = {
     "redis-server": "redis-server",
     "pg_createcluster": "postgresql",
     "docker-compose": "docker-compose",
+    "gcc": "gcc",
 }
 # Chromium without a window, in which visits to the page take a third less work. Not every distribution has it; then they are made in Chromium.
 SHELL = "chromium-headless-shell"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 
 import psutil
 
@@ -17,6 +19,7 @@ from tests.faults.stage import CLUSTER, EMBEDDED, Account, Stage
 from tests.faults.test_same_request import ask as crowd
 from tests.faults.test_same_request import hang_up
 from tests.faults.test_storage import flip
+from tests.support.clock import shifted
 from tests.support.compose import Redis
 from tests.support.postgres import Postgres
 from tests.support.server import API, Server, eventually, gone
@@ -135,6 +138,25 @@ def worker_stands_still(stage: Stage, load: Load) -> None:
     finally:
         for process in (worker.process, child):
             process.send_signal(signal.SIGCONT)
+
+
+@fault("the clock of a worker is ten minutes ahead, that of another one ten minutes behind", CLUSTER)
+def clocks_off(stage: Stage, load: Load) -> None:
+    stage.midway(load)
+    workers = stage.cluster.workers
+    stage.struck()
+    for worker, offset in zip(workers, (600, -600), strict=True):
+        worker.kill()
+        worker.start(**shifted(offset))
+    try:
+        load.wait()
+        for worker, offset in zip(workers, (600, -600), strict=True):
+            latest = json.loads([line for line in worker.log().splitlines() if line.startswith("{")][-1])["timestamp"]
+            assert abs(datetime.fromisoformat(latest).timestamp() - worker.written() - offset) < 60, latest
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.start()
 
 
 @fault("a server is killed, and started again", *BOTH)
