@@ -33,6 +33,10 @@ class Account:
     created: float
 
 
+# Built once, because every request of a user runs it.
+NAME_OF = sa.select(users.c.name).where(users.c.sha256 == sa.bindparam("hash"))
+
+
 class Accounts:
     """The users in a database, which is asked every time: commands take effect at once on every server.
 
@@ -68,9 +72,7 @@ class Accounts:
         """Return the name of the user with that token, or None."""
         with self._database.read() as connection:
             # Timing tells only about hashes, which nobody can choose.
-            found: str | None = connection.execute(
-                sa.select(users.c.name).where(users.c.sha256 == _digest(token))
-            ).scalar()
+            found: str | None = connection.execute(NAME_OF, {"hash": _digest(token)}).scalar()
             return found
 
     def create(self, name: str) -> str:
