@@ -187,13 +187,13 @@ def test_a_map_that_is_read_in_parts(visit: Visit, server: Server) -> None:
     another_picture(image, overview)
     expect(visit.page.get_by_role("img", name="Connections of head 1.1")).to_be_visible()
     # A query that is pinned alone has its whole row, wherever the window is.
-    visit.page.evaluate(go, address(**chosen, pins="q400 k1700"))
+    visit.page.evaluate(go, address(**chosen, pins="q1600 k1700"))
     expect(readout).to_contain_text("exactly")
     said = re.search(r"exactly (\S+)", readout.inner_text())
     assert said is not None
-    assert np.float32(said[1]) == np.float32(entries("400", "1700"))[0, 0]
+    assert np.float32(said[1]) == np.float32(entries("1600", "1700"))[0, 0]
     # The text has the tokens in view, which are those around the pinned ones, in the colours of that row.
-    token = visit.page.get_by_role("toolbar", name="Tokens 384 to 575").get_by_role("button").nth(16)
+    token = visit.page.get_by_role("toolbar", name="Tokens 1536 to 1727").get_by_role("button").nth(64)
     expect(token).to_be_in_viewport()
-    expect(token).to_have_attribute("title", re.compile("attention from .h. \\(#400\\): "))
+    expect(token).to_have_attribute("title", re.compile("attention from .h. \\(#1600\\): "))
     assert visit.page.locator("[data-token]").count() < 1500
