@@ -157,6 +157,19 @@ def test_without_its_database_nobody_gets_in(tmp_path: Path) -> None:
         Accounts(away, tmp_path / "empty").require_token()
 
 
+def test_a_known_token_counts_while_the_database_is_away(accounts: Accounts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a server can still report its state. A token that was revoked, or that the server has not seen, does not count."""
+    ada, emmy, mary = (accounts.create(name) for name in ("ada", "emmy", "mary"))
+    assert [accounts.find_user(token) for token in (ada, emmy)] == ["ada", "emmy"]
+    accounts.revoke("emmy")
+    assert accounts.find_user(emmy) is None
+    monkeypatch.setattr(accounts, "_database", Database("postgresql://127.0.0.1:1/x"))
+    assert accounts.find_user(ada) == "ada"
+    for token in (emmy, mary):
+        with pytest.raises(DatabaseUnavailable):
+            accounts.find_user(token)
+
+
 def test_many_commands_at_once(accounts: Accounts, facts: Database, tmp_path: Path) -> None:
     """No token is lost, and a concurrent reader sees every token created before."""
     done = threading.Event()

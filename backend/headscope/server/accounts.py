@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from .. import stores
 from ..database import Database, schema
 from ..database.tables import users
-from ..errors import InvalidRequest, Unknown
+from ..errors import DatabaseUnavailable, InvalidRequest, Unknown
 from ..settings import Settings
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
@@ -47,6 +47,7 @@ class Accounts:
     def __init__(self, database: Database, home: Path, *, required: bool = False) -> None:
         self._database, self._required = database, required
         self._markers = (home / MARKER, home / EARLIER)
+        self._known: dict[str, str] = {}  # users by the hashes of their tokens
 
     def is_closed(self) -> bool | None:
         """Return whether requests need a token; None if only the database can tell. Does not wait."""
@@ -69,11 +70,21 @@ class Accounts:
             return tuple(Account(*row) for row in connection.execute(active.order_by(users.c.created, users.c.name)))
 
     def find_user(self, token: str) -> str | None:
-        """Return the name of the user with that token, or None."""
-        with self._database.read() as connection:
-            # Timing tells only about hashes, which nobody can choose.
-            found: str | None = connection.execute(NAME_OF, {"hash": _digest(token)}).scalar()
-            return found
+        """Return the name of the user with that token, or None. While a cluster's database is away, the last answer counts: then nobody can be revoked."""
+        digest = _digest(token)
+        try:
+            with self._database.read() as connection:
+                # Timing tells only about hashes, which nobody can choose.
+                found: str | None = connection.execute(NAME_OF, {"hash": digest}).scalar()
+        except DatabaseUnavailable:
+            if digest not in self._known:
+                raise
+            return self._known[digest]
+        if found:
+            self._known[digest] = found
+        else:
+            self._known.pop(digest, None)
+        return found
 
     def create(self, name: str) -> str:
         """Create a user, and return its token, which is stored nowhere. Raises InvalidRequest for a name that is invalid or taken."""
