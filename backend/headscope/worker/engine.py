@@ -33,7 +33,7 @@ logger = logging.getLogger("headscope.worker")
 # Default of the setting batch_tokens on a GPU.
 GPU_BATCH_TOKENS = 16_384
 # A job reports its progress from this age on (s): earlier reports would cost more than a short job itself.
-QUIET_SECONDS = 0.3
+QUIET_SECONDS = 0.05
 # Shortest time between two progress reports (s).
 PROGRESS_SECONDS = 0.05
 
