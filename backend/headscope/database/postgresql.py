@@ -15,8 +15,8 @@ from ..errors import DatabaseUnavailable, HeadscopeError, StorageFull
 T = TypeVar("T")
 # Connections of one process: so many stay open, and so many more may be opened.
 POOL, OVERFLOW = 5, 15
-# A connection that was not used for this long (s) is checked before it is used.
-IDLE_SECONDS = 1.0
+# A connection that was not used for this long (s), less than a restart of the server takes, is checked before it is used.
+IDLE_SECONDS = 0.1
 # After a timeout, connecting fails at once for this long (s): otherwise every request would wait for its own timeout.
 PAUSE_SECONDS = 0.5
 # For the server: it ends a transaction whose client stands still, and so releases its locks.
