@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from headscope.database import Database
-from headscope.jobs import Watcher, announcements
+from headscope.jobs import Job, Watcher, Worker, announcements
 from headscope.jobs.announcements import AnnouncingJobDatabase
+from headscope.jobs.job import End
 from tests.contract.job_databases import IDS, Place, accept, claimed
 from tests.support.compose import Redis, redis_server
 from tests.support.postgres import Postgres
@@ -48,7 +49,18 @@ def _await_listener(broker: Redis) -> None:
         eventually(lambda: client.pubsub_numsub(announcements.CHANNEL)[0][1] == 1, "a listener")
 
 
-async def follow(watcher: Watcher, worker: AnnouncingJobDatabase, number: int) -> None:
+Finish = Callable[[AnnouncingJobDatabase, Job], object]
+
+
+def finish(worker: AnnouncingJobDatabase, job: Job) -> None:
+    worker.finish(job.id, job.run, "done")
+
+
+def finish_with_the_next_claim(worker: AnnouncingJobDatabase, job: Job) -> None:
+    worker.claim(Worker(job.worker), [End(job.id, job.run, "done")])
+
+
+async def follow(watcher: Watcher, worker: AnnouncingJobDatabase, number: int, end: Finish = finish) -> None:
     """Run a job, and expect every change of it before the next one is made."""
     accept(worker, number)
     changes = watcher.changes(IDS[number])
@@ -57,7 +69,7 @@ async def follow(watcher: Watcher, worker: AnnouncingJobDatabase, number: int) -
     assert (await anext(changes)).status == "running"
     await asyncio.to_thread(worker.progress, job.id, job.run, 0.5, "forward", "")
     assert (await anext(changes)).fraction == 0.5
-    await asyncio.to_thread(worker.finish, job.id, job.run, "done")
+    await asyncio.to_thread(end, worker, job)
     assert [change.status async for change in changes] == ["done"]
 
 
@@ -70,7 +82,7 @@ def test_every_change_is_announced(worker: AnnouncingJobDatabase, broker: Redis)
         await follow(watcher, worker, 0)
         broker.restart()
         _await_listener(broker)
-        await follow(watcher, worker, 1)
+        await follow(watcher, worker, 1, finish_with_the_next_claim)
 
     asyncio.run(watch())
 

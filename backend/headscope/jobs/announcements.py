@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..core.lazy import redis
 from ..core.optional_redis import OptionalRedis
 from ..database import Database
-from .job import Job, Problem, Status
+from .job import End, Job, Worker
 from .job_database import JobDatabase
 from .watch import Watcher
 
@@ -28,9 +28,9 @@ class AnnouncingJobDatabase(JobDatabase):
         super().__init__(database)
         self._redis = OptionalRedis(url, TIMEOUT_SECONDS)
 
-    def claim(self, *arguments: Any, **options: Any) -> list[Job]:
-        jobs = super().claim(*arguments, **options)
-        self._announce(job.id for job in jobs)
+    def claim(self, worker: Worker, ends: Sequence[End] = (), **options: Any) -> list[Job]:
+        jobs = super().claim(worker, ends, **options)
+        self._announce([*(end.id for end in ends), *(job.id for job in jobs)])
         return jobs
 
     def progress(self, id_: str, run: int, fraction: float, stage: str, detail: str) -> bool:
@@ -38,14 +38,15 @@ class AnnouncingJobDatabase(JobDatabase):
         self._announce([id_])
         return changed
 
-    def finish(self, id_: str, run: int, status: Status, error: Problem | None = None) -> bool:
-        changed = super().finish(id_, run, status, error)
-        self._announce([id_])
-        return changed
+    def end(self, ends: Iterable[End]) -> bool:
+        written = list(ends)
+        ended = super().end(written)
+        self._announce(one.id for one in written)
+        return ended
 
     def _announce(self, ids: Iterable[str]) -> None:
-        for id_ in {id_.partition(".")[0] for id_ in ids}:
-            self._redis.call(lambda redis, id_=id_: redis.publish(CHANNEL, id_))  # type: ignore[misc]
+        if names := {id_.partition(".")[0] for id_ in ids}:
+            self._redis.call(lambda redis: redis.publish(CHANNEL, " ".join(names)))
 
 
 def listen(url: str, watcher: Watcher) -> None:
@@ -68,7 +69,7 @@ def _forward(channel: Any, watcher: Watcher) -> None:
     while True:
         ids, message = set(), channel.get_message(timeout=RETRY_SECONDS)
         while message is not None:
-            ids.add(message["data"])
+            ids.update(message["data"].split())
             message = channel.get_message()
         watcher.announce(ids)
         time.sleep(GATHER_SECONDS)
