@@ -119,8 +119,8 @@ def test_what_was_refused_is_asked_again(begin: Begin, lab: Users) -> None:
 
 def test_a_token_that_ends(begin: Begin, lab: Users) -> None:
     """A rejected page asks for a token again, keeps text and picture, and continues as the user who signs in."""
-    visit = sign_in(begin(), lab.accounts.create("mary"))
-    lab.accounts.revoke("mary")
+    visit = sign_in(begin(), lab.server.create_user("mary"))
+    lab.server.revoke_user("mary")
     visit.text.fill("Snow lay on the mat.")
     visit.text.press("Enter")
     expect(sheet(visit)).to_contain_text("Your text is kept.")
@@ -272,8 +272,8 @@ def test_a_study_is_shared(begin: Begin, lab: Users) -> None:
 def test_a_token_that_ends_among_studies(begin: Begin, lab: Users) -> None:
     """The page asks who is there as soon as it is refused, and goes on with what was open."""
     id_ = study(lab, "kept.txt")
-    visit = sign_in(begin(), lab.accounts.create("joan"))
-    lab.accounts.revoke("joan")
+    visit = sign_in(begin(), lab.server.create_user("joan"))
+    lab.server.revoke_user("joan")
     visit.page.goto(f"{visit.root}/?studies{address(study=id_)}")
     expect(sheet(visit)).to_contain_text("Sign in to see your studies.")
     visit.page.get_by_label("Access token").fill(lab.tokens["ada"])

@@ -11,7 +11,6 @@ from typing import Any
 import httpx
 import pytest
 
-from headscope.jobs.celery import application
 from headscope.jobs.outbox import TASK
 from tests.support.cluster import Cluster
 from tests.support.compose import Redis, free_port
@@ -42,7 +41,7 @@ def flush(redis: Redis) -> None:
 def test_celery_shows_what_runs(cluster: Cluster) -> None:
     """`celery inspect` finds a running job at its worker, under the id of its task and with its own in the arguments; the broker has those that wait."""
     ids = [cluster.submit(**slow()) for _ in range(4)]
-    inspect = application(cluster.broker.url, job_seconds=60).control.inspect(timeout=2)
+    inspect = cluster.inspect()
 
     def shown() -> dict[str, str]:
         """Return the ids of jobs, with those of their tasks."""

@@ -10,9 +10,11 @@ from typing import Any
 
 import psutil
 import pytest
+from kombu import pools
 
 from headscope.database import Database
 from headscope.jobs import JobDatabase
+from headscope.jobs.celery import application
 from headscope.settings import Settings
 from tests.support.compose import Stack, Worker
 from tests.support.server import Server, eventually, value_of
@@ -117,6 +119,11 @@ class Cluster(Server):
     def database(self) -> JobDatabase:
         """Return the job database, which does not need the servers."""
         return self._database
+
+    def inspect(self) -> Any:
+        """Return Celery's inspection of the workers, with none of the connections that a broker closed when it was restarted."""
+        pools.reset()
+        return application(self.broker.url, job_seconds=60).control.inspect(timeout=2)
 
     def holder(self, id_: str) -> Worker:
         """Wait until a worker runs a job and return it."""

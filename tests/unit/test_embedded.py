@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headscope.database import Database
-from headscope.jobs import Embedded, JobDatabase, Work, Worker
+from headscope.jobs import Embedded, Job, JobDatabase, Work, Worker
 from tests.contract.job_databases import prepare
 
 
@@ -40,7 +40,7 @@ def test_an_answer_just_after_a_look_is_no_failure(tmp_path: Path) -> None:
     jobs = database.claim(Worker("embedded"))
     listened = []
 
-    def listen() -> None:  # between two looks
+    def listen(_: list[Job]) -> None:  # between two looks
         listened.append(True)
         late.set_result(({"a": None}, 0))
 

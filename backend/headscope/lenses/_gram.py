@@ -9,7 +9,7 @@ SAFE_CONDITION = 1e5
 # Up to this condition L⁻¹ may be applied in float32, and to the head's output instead of the weights: errors are eps(float32) * condition, at most 1e-5.
 DIRECT_CONDITION = 100.0
 # Causal rows may be solved in float32 if that enlarges them by at most this factor before it makes them smaller again: errors are eps(float32) * gain².
-DIRECT_GAIN = 10.0
+DIRECT_GAIN = 5.0
 # Rows decomposed or factorised at once; bounds the scratch memory to a few tens of MB.
 ROWS = 48
 

@@ -276,10 +276,15 @@ class Service:
     def read(self, id_: str, kind: JobKind, reader: Callable[[Stored], T]) -> T:
         """Call `reader` on a finished analysis or study. Raises Unknown, NotReady, or Corrupt if it can be read once its job has ended."""
         try:
-            return reader(self.get_result(id_, kind))
+            return reader(self._find_readable(id_, kind))
         except Corrupt:
             self.recompute(id_)
             raise
+
+    def _find_readable(self, id_: str, kind: JobKind) -> Stored:
+        """Return the result. Raises Unknown, NotReady, or Corrupt if it can be read once its job has ended."""
+        try:
+            return self.get_result(id_, kind)
         except NotReady:
             if self._is_recomputed(id_):
                 raise Corrupt from None

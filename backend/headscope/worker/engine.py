@@ -259,7 +259,8 @@ class _Progress:
 
     def __call__(self, fraction: float, stage: str, detail: str, *, force: bool = False) -> None:
         now = time.monotonic()
-        if now - self._began < QUIET_SECONDS or (now - self._last < PROGRESS_SECONDS and not force):
+        young = now - self._began < QUIET_SECONDS and stage != "loading"  # which may be followed by nothing for long
+        if young or (now - self._last < PROGRESS_SECONDS and not force):
             return
         self._last = now
         if not self._reporter.progress(self._id, round(fraction, 4), stage, detail):
