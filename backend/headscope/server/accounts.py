@@ -70,11 +70,11 @@ class Accounts:
             return tuple(Account(*row) for row in connection.execute(active.order_by(users.c.created, users.c.name)))
 
     def find_user(self, token: str) -> str | None:
-        """Return the name of the user with that token, or None. While a cluster's database is away, the last answer counts: then nobody can be revoked."""
+        """Return the name of the user with that token, or None. While a cluster's database is away, the last answer counts: no token can be revoked then."""
         digest = _digest(token)
         try:
             with self._database.read() as connection:
-                # Timing tells only about hashes, which nobody can choose.
+                # Timing reveals hashes only, which a client cannot choose.
                 found: str | None = connection.execute(NAME_OF, {"hash": digest}).scalar()
         except DatabaseUnavailable:
             if digest not in self._known:
