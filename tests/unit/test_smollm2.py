@@ -165,3 +165,24 @@ def test_effective_attention_of_a_text_that_repeats_itself(model: Model, tokens:
         assert (len(np.unique(values[0], axis=0)) < 25) is (layer.index == 0)
         expected = projected(layer.weights[heads].numpy(), values, allowed)
         assert relative(found.map[heads].numpy(), expected) < 1e-5
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The cat sat on the mat because it was warm, and the dog lay down next to it. " * 40,
+        Path(__file__).read_text("utf-8"),
+    ],
+)
+def test_tiles_from_factors(model: Model, text: str) -> None:
+    """Of a text that repeats itself, and of one that does not: tiles of the three lenses are the maps."""
+    layers: list[Layer] = []
+    capture(model, model.encode(text, max_tokens=351), examine(model), CaptureSpec(layers.append))
+    for layer in layers[:4] + layers[30:32] + layers[-2:]:
+        for name in ("weights", "effective", "null"):
+            lens = LENSES[name]
+            assert lens.factor is not None
+            factors, whole = lens.factor(layer), lens.read(layer, NoParams()).map.numpy()
+            assert factors is not None
+            for head in range(len(layer.heads)):
+                np.testing.assert_allclose(factors.tile(head), whole[head], atol=1e-5, err_msg=name)

@@ -199,6 +199,7 @@ class _Step:
                 projection_factors=None if factors is None else factors.repeat(len(alive), 1, 1),
                 query_weights=None,
                 key_weights=None,
+                terms=None,
             )
         chosen = [self._recordings[number] for number in alive]
         batch = Batch(layer, first, tuple(one.axes for one in chosen), tuple(one.row for one in chosen))
@@ -220,6 +221,7 @@ class _Step:
             query=call.query[number],
             key=call.key[number],
             axes=recording.axes,
+            terms=recording.terms(self._site, call, number),
         )
 
     def _keep(self, weights: Tensor, heads: slice) -> None:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from ..core.attention import Kind, Layer, Stream
+from ..core.attention import Kind, Layer, ScoreTerms, Stream
 from ..errors import HeadscopeError, NonFinite, Unsupported
 from ..mechanisms.base import Pass, Scores
 from ..models.tokens import Encoded
@@ -161,6 +161,7 @@ class Recording:
             key=call.key[0],
             padded_values=self._padded.get(site.layer),
             rounding=site.rounding,
+            terms=self.terms(site, call, 0),
         )
         if "projection" in needs:
             module, like = self._modules[str(site.projection)], call.value
@@ -170,6 +171,12 @@ class Recording:
             query, key, turn = query_key_weights(self._modules, site, call.query)
             layer = replace(layer, query_weights=query, key_weights=key, turn=turn, normalised=site.normalised)
         return layer
+
+    def terms(self, site: Site, call: AttentionCall, place: int) -> ScoreTerms | None:
+        """Return what makes weights of the scores of an input of the call, None if the mechanism computes them in another way."""
+        if not self.attends_plainly(site):
+            return None
+        return ScoreTerms(call.scaling, call.softcap, call.masks[place].bias, call.sink)
 
     def finish(self, site: Site, layer: Layer) -> None:
         """Give the whole layer to `on_layer`: now, or once its block returns if more than attention is needed."""

@@ -56,6 +56,24 @@ class Keys:
 
 
 @dataclass(frozen=True, slots=True)
+class ScoreTerms:
+    """What makes weights of query · key, if they are the softmax of scores: cap(query · key * scaling) + bias, with a learned sink beside the keys.
+
+    bias [1 or H, Q, K], sink [H, 1 or Q, 1]
+    """
+
+    scaling: float
+    softcap: float | None = None
+    bias: Tensor | None = None
+    sink: Tensor | None = None
+
+    def cut(self, places: slice | list[int]) -> ScoreTerms:
+        """Return the terms of some heads."""
+        bias = self.bias if self.bias is None or self.bias.shape[0] == 1 else self.bias[places]
+        return replace(self, bias=bias, sink=None if self.sink is None else self.sink[places])
+
+
+@dataclass(frozen=True, slots=True)
 class Norm:
     """A normalisation with the statistics of this input held fixed, which makes it linear: y -> gain * (y - mean(y)) * scale (no mean unless centred).
 
@@ -147,6 +165,7 @@ class Layer:
             has the score x query_weights turnⁿ key_weightsᵀ yᵀ, before scaling and without biases
     normalised    whether that score holds up to a positive factor of the query and one of the key
     padded_values [N, P, D]  values of all N heads of the layer, one per query head whatever `heads` are, with the input padded to P tokens at its end
+    terms         None where a mechanism computes weights in another way, and for several inputs
     inputs        the tokens of every input if the heads of several inputs follow one another; `axes` are then those of the first input
     `epsilon` is the machine epsilon of the arithmetic that computed them: it decides what counts as zero. `rounding` is by how much what a quantised model adds to
     the stream differs from what `projection` gives. Tensors that no lens or measure needs may be missing: empty, or None.
@@ -173,6 +192,7 @@ class Layer:
     stream: Stream = Stream()
     inputs: BatchTokens | None = None
     rounding: float = 0.0
+    terms: ScoreTerms | None = None
 
     def select(self, heads: frozenset[int]) -> Layer | None:
         """Return only these heads, each with a key/value head of its own, or None if the layer has none of them."""
@@ -192,7 +212,8 @@ class Layer:
         by_axis = {**dict.fromkeys(BY_HEAD, places), "values": groups, "key": groups}
         tensors = {name: getattr(self, name) for name in by_axis}
         chosen = {name: part[by_axis[name]] for name, part in tensors.items() if part is not None and part.numel()}
-        return replace(self, heads=heads, weights=weights, **chosen)
+        terms = None if self.terms is None else self.terms.cut(places)
+        return replace(self, heads=heads, weights=weights, terms=terms, **chosen)
 
     @property
     def special(self) -> tuple[Tensor, Tensor]:

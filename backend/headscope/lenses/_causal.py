@@ -14,6 +14,7 @@ from ._gram import (
     DIRECT_CONDITION,
     DIRECT_GAIN,
     ROWS,
+    Span,
     decomposed_rows,
     factorise,
     gram_matrix,
@@ -44,19 +45,19 @@ class _Causal:
 
 def project_prefix(
     weights: Tensor, V: Tensor, output: Tensor, epsilon: float
-) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:
-    """Project causal rows [H, N, N] on the values V [G, N, D] of the keys up to each row, in float64: map, kept share [H, N], and the factor of all values."""
+) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor], Span | None]:
+    """Project causal rows [H, N, N] on the values V [G, N, D] of the keys up to each row, in float64: map, kept share [H, N], the factor of all values, and span."""
     n, width = V.shape[1:]
     task = _Causal(weights.contiguous(), V, weights.new_empty(weights.shape), weights.new_ones(weights.shape[:2]))
     if n > width:
         prefixes = _prefixes(V, width, epsilon)
-        _long_rows(task, output, prefixes)
-        return task.projected, task.kept, (prefixes.inverse[:, -1], prefixes.condition[:, -1])
+        span = _long_rows(task, output, prefixes)
+        return task.projected, task.kept, (prefixes.inverse[:, -1], prefixes.condition[:, -1]), span
     whole = factorise(gram_matrix(V))
     task.projected.copy_(weights)
     for group in (whole[1] > safe_condition(n, width, epsilon)).nonzero().flatten().tolist():
         _unproven_rows(task, group, n, epsilon)
-    return task.projected, task.kept, whole
+    return task.projected, task.kept, whole, None
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,7 @@ def _smallest_eigenvalue(grams: Tensor) -> Tensor:
     return smallest
 
 
-def _long_rows(task: _Causal, output: Tensor, prefixes: _Prefixes) -> None:
+def _long_rows(task: _Causal, output: Tensor, prefixes: _Prefixes) -> Span | None:
     """Project the rows of a head with more keys than its width. Rows that see at most that many keys keep their weights, later rows are solved in blocks.
 
     Blocks use products in float32 from the first row from which every group allows it, if necessary with columns that were made orthonormal, and in float64
@@ -134,10 +135,13 @@ def _long_rows(task: _Causal, output: Tensor, prefixes: _Prefixes) -> None:
     groups = proven.nonzero().flatten()
     if exact and len(groups):
         _exact_rows(task, groups, width, start, prefixes.inverse[groups, :exact], prefixes.update[groups, :exact])
-    for group in (~proven).nonzero().flatten().tolist():
-        _unproven_rows(task, group, start, prefixes.epsilon)
+    unproven = (~proven).nonzero().flatten().tolist()
+    labels = [_unproven_rows(task, group, start, prefixes.epsilon) for group in unproven]
     if start < n:
-        _late_rows(task, late, start, late.inverse[:, exact:], prefixes.update[:, exact:])
+        solved = _late_rows(task, late, start, late.inverse[:, exact:], prefixes.update[:, exact:])
+        return Span(solved, late.V.to(solved.dtype), causal=True)
+    averaged = [one for one in labels if one is not None]
+    return _averages(task, torch.stack(averaged)) if len(averaged) == len(proven) else None
 
 
 @dataclass(frozen=True)
@@ -173,8 +177,8 @@ def _orthonormal(V: Tensor, prefixes: _Prefixes) -> _Late:
     return _Late(V @ whole.mT, inverse, inverse.norm(dim=(-2, -1)), None)
 
 
-def _late_rows(task: _Causal, late: _Late, start: int, inverse: Tensor, update: Tensor) -> None:
-    """Project the rows from `start` on, of all groups, block by block in float32: well-conditioned values allow it."""
+def _late_rows(task: _Causal, late: _Late, start: int, inverse: Tensor, update: Tensor) -> Tensor:
+    """Project the rows from `start` on, of all groups, block by block in float32: well-conditioned values allow it. Return their coefficients [H, R, D]."""
     groups, n, width = late.V.shape
     values = late.V.to(task.weights.dtype)
     keys = repeat_heads(values, task.weights.shape[0] // groups)  # [H, N, D]
@@ -192,6 +196,7 @@ def _late_rows(task: _Causal, late: _Late, start: int, inverse: Tensor, update: 
         task.projected[:, rows, seen.stop :] = 0
     share = (solved * output).sum(-1) / squared_norms(task.weights[:, start:])
     task.kept[:, start:] = share.clamp(0, 1)
+    return solved
 
 
 def _exact_rows(task: _Causal, chosen: Tensor, start: int, stop: int, inverse: Tensor, update: Tensor) -> None:
@@ -229,8 +234,11 @@ def _in_blocks(rows: Tensor) -> Tensor:
     return padded.reshape(*rows.shape[:-2], -1, ROWS, rows.shape[-1])
 
 
-def _unproven_rows(task: _Causal, group: int, stop: int, epsilon: float) -> None:
-    """Project the rows up to `stop` of one group: averages over equal rows as far as those prove enough, then decompositions until full rank is certain."""
+def _unproven_rows(task: _Causal, group: int, stop: int, epsilon: float) -> Tensor | None:
+    """Project the rows up to `stop` of one group: averages over equal rows as far as those prove enough, then decompositions until full rank is certain.
+
+    Return the labels of the rows if all of them are such averages.
+    """
     V, per_group = task.V[group, :stop], task.weights.shape[0] // task.V.shape[0]
     labels = _labels(V)
     start = _independent(V, labels, epsilon)
@@ -247,6 +255,7 @@ def _unproven_rows(task: _Causal, group: int, stop: int, epsilon: float) -> None
         prefixes = _prefixes(V[None], middle, epsilon)
         chosen = torch.tensor([group], device=V.device)
         _exact_rows(task, chosen, middle, stop, prefixes.inverse[:, :-1], prefixes.update)
+    return labels if start == stop else None
 
 
 def _labels(V: Tensor) -> Tensor:
@@ -291,6 +300,15 @@ def _averaged_rows(task: _Causal, group: int, labels: Tensor) -> None:
     projected[group, :, start:stop, :stop] = means[..., labels].tril_(start).to(projected.dtype)
     share = (means.square() * counts).sum(-1) / squared_norms(rows)
     kept[group, :, start:stop] = share.clamp(0, 1).to(kept.dtype)
+
+
+def _averages(task: _Causal, labels: Tensor) -> Span:
+    """Return the span of a map all of whose rows are averages over equal tokens, by the labels [G, N] of those: what a row gives to a token of each label."""
+    width = task.V.shape[-1]
+    basis = torch.nn.functional.one_hot(labels, width).to(task.projected.dtype)  # [G, N, D]
+    first = basis.argmax(1)  # [G, D]: the first token of each label, 0 for labels that no token has
+    first = repeat_heads(first, task.projected.shape[0] // len(first))[:, None].expand(-1, task.projected.shape[1], -1)
+    return Span(task.projected.gather(2, first), basis, causal=True)
 
 
 def _first_safe_row(V: Tensor, row: int, epsilon: float) -> int:

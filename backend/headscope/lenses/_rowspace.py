@@ -14,6 +14,7 @@ from ..errors import Unsupported
 from ._causal import project_prefix
 from ._gram import (
     DIRECT_CONDITION,
+    Span,
     decompose,
     decomposed_rows,
     factorise,
@@ -25,7 +26,16 @@ from ._gram import (
 
 
 def project(weights: Tensor, values: Tensor, output: Tensor, keys: Keys, epsilon: float) -> Reading:
+    """Return the reading of `project_span`."""
+    return project_span(weights, values, output, keys, epsilon)[0]
+
+
+def project_span(
+    weights: Tensor, values: Tensor, output: Tensor, keys: Keys, epsilon: float
+) -> tuple[Reading, Span | None]:
     """Project weights [H, Q, K] with values [G, K, D] and output = weights @ values [H, Q, D]: map [H, Q, K], rank, condition, kept share, leverage.
+
+    Also return the map's span, or None: under a mask every row has a space of its own, and up to D keys the map is as small.
 
     A singular value counts as zero below sigma_1 * max(K, D) * epsilon, where epsilon is that of the arithmetic the values were computed in.
     Raises Unsupported if that arithmetic is too coarse for the threshold to mean anything (half precision).
@@ -42,13 +52,16 @@ def project(weights: Tensor, values: Tensor, output: Tensor, keys: Keys, epsilon
     if keys.rule == "prefix":
         return _project_prefix(weights, V, output, epsilon)
     assert keys.mask is not None  # noqa: S101 - the type of Keys, not a check of input
-    return _project_rows(weights, V, output, keys.mask, epsilon)
+    return _project_rows(weights, V, output, keys.mask, epsilon), None
 
 
-def _project_all(weights: Tensor, V: Tensor, output: Tensor, factor: tuple[Tensor, Tensor], epsilon: float) -> Reading:
+def _project_all(
+    weights: Tensor, V: Tensor, output: Tensor, factor: tuple[Tensor, Tensor], epsilon: float
+) -> tuple[Reading, Span | None]:
     """Project rows that see every key; `factor` is that of the Gram matrix of the values."""
     groups, n, width = V.shape
     per_group = weights.shape[0] // groups
+    span: Span | None = None
     inverse, condition = factor[0], factor[1].clone()
     proven = condition <= safe_condition(n, width, epsilon)
     rank = torch.full((groups,), min(n, width))
@@ -62,25 +75,31 @@ def _project_all(weights: Tensor, V: Tensor, output: Tensor, factor: tuple[Tenso
             inverse, V = inverse.to(weights.dtype), V.to(weights.dtype)
         basis = V @ inverse.mT  # [G, K, D], orthonormal columns
         leverage = basis.square().sum(-1).clamp(0, 1)
-        by_head = repeat_heads(basis.to(weights.dtype), per_group)
+        basis = basis.to(weights.dtype)
+        by_head = repeat_heads(basis, per_group)
         # Coordinates [H, Q, D] of the rows in that basis: weights @ basis, or the same from the head's output, which is known already.
         coordinates = output.to(weights.dtype) @ repeat_heads(inverse, per_group).mT if direct else weights @ by_head
         projected = coordinates @ by_head.mT
         kept = (coordinates.square().sum(-1) / squared_norms(weights)).clamp(0, 1)
+        span = Span(coordinates, basis)
 
     for group in (~proven).nonzero().flatten().tolist():
         U, sigma = decompose(V[group].double(), n, epsilon)
         rank[group] = sigma.numel()
         condition[group] = sigma[0] / sigma[-1] if sigma.numel() else 1.0
         leverage[group] = U.square().sum(-1).to(leverage.dtype)
+        if span is not None:
+            span.basis[group] = torch.nn.functional.pad(U, (0, width - U.shape[1]))
         for head in range(group * per_group, (group + 1) * per_group):
             if sigma.numel() == n:
                 projected[head], kept[head] = weights[head], 1.0
                 continue
             exact = weights[head].double() @ U
+            if span is not None:
+                span.coefficients[head] = torch.nn.functional.pad(exact, (0, width - U.shape[1]))
             projected[head] = (exact @ U.mT).to(weights.dtype)
             kept[head] = (exact.square().sum(-1) / squared_norms(weights[head].double())).clamp(0, 1).to(kept.dtype)
-    return Reading(
+    reading = Reading(
         projected,
         signed=True,
         rank=repeat_heads(rank, per_group),
@@ -89,22 +108,24 @@ def _project_all(weights: Tensor, V: Tensor, output: Tensor, factor: tuple[Tenso
         kept=kept,
         leverage=repeat_heads(leverage.to(weights.dtype), per_group),
     )
+    return reading, span
 
 
-def _project_prefix(weights: Tensor, V: Tensor, output: Tensor, epsilon: float) -> Reading:
+def _project_prefix(weights: Tensor, V: Tensor, output: Tensor, epsilon: float) -> tuple[Reading, Span | None]:
     """Project causal rows: row i on the values of keys 0..i. The last row sees every key, so rank, condition and leverage are those of all keys."""
     n, width = V.shape[1:]
-    projected, kept, factor = project_prefix(weights, V, output, epsilon)
+    projected, kept, factor, span = project_prefix(weights, V, output, epsilon)
     identical = torch.full(weights.shape[:1], n <= width, device=weights.device)
     if n <= width:
         identical &= (projected == weights).all(-1).all(-1)
-    whole = _project_all(weights[:, :0], V, output[:, :0], factor, epsilon)
-    return Reading(projected, True, whole.rank, whole.condition, identical, kept=kept, leverage=whole.leverage)
+    whole, _ = _project_all(weights[:, :0], V, output[:, :0], factor, epsilon)
+    reading = Reading(projected, True, whole.rank, whole.condition, identical, kept=kept, leverage=whole.leverage)
+    return reading, span
 
 
 def _project_rows(weights: Tensor, V: Tensor, output: Tensor, mask: Tensor, epsilon: float) -> Reading:
     """Project rows under any mask [Q, K]."""
     projected, kept = decomposed_rows(weights, V, mask, epsilon)
-    whole = _project_all(weights[:, :0], V, output[:, :0], factorise(gram_matrix(V)), epsilon)
+    whole, _ = _project_all(weights[:, :0], V, output[:, :0], factorise(gram_matrix(V)), epsilon)
     identical = torch.stack([(projected[h] == weights[h]).all() for h in range(weights.shape[0])])
     return Reading(projected, True, whole.rank, whole.condition, identical, kept=kept, leverage=whole.leverage)

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from ..core.attention import Layer, Reading
 from ..core.declarations import Declaration
+from ..core.factors import Factors
 from ..core.lazy import Tensor
 
 
@@ -32,6 +33,9 @@ class Lens(Declaration):
     distribution: bool = False
     join: Callable[[Tensor, Tensor], Tensor] | None = None
     undefined: str = ""  # why a row may have no reading
+    factor: Callable[[Layer], Factors | None] | None = (
+        None  # what determines the maps, which is less than the maps of a long text; None: only the maps do
+    )
     beyond: int = 0  # dimensions it has beyond the head's own: 1 where rows keep their sum
 
     def joining(self, params: Any) -> Callable[[Tensor, Tensor], Tensor] | None:

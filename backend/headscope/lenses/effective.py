@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.attention import Layer, Reading
+from ._factors import effective_factors
 from ._gate import require_open
 from ._rowspace import project
 from .base import Lens
@@ -31,4 +32,5 @@ EFFECTIVE = Lens(
     signed=True,
     phrases={"": ("effective",)},
     read=read,
+    factor=effective_factors,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.attention import Layer, Reading
+from ._factors import null_factors
 from ._gate import require_open
 from ._rowspace import project
 from .base import Lens
@@ -38,4 +39,5 @@ NULL = Lens(
     shows="remainder",
     signed=True,
     read=read,
+    factor=null_factors,
 )

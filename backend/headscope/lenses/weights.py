@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.attention import Layer, Reading
+from ._factors import weight_factors
 from .base import Lens
 
 
@@ -23,4 +24,5 @@ WEIGHTS = Lens(
     distribution=True,
     phrases={"": ("raw weights", "raw attention", "attention weights", "raw", "plain attention")},
     read=read,
+    factor=weight_factors,
 )

@@ -1,0 +1,264 @@
+"""Maps as factors: what determines the map of a head, from which any tile of it is computed.
+
+A map has Q · K entries, its factors about (Q + K) · D. A tile of R queries and C keys takes R · C · D operations, whatever the number of tokens, and numpy alone.
+Products are computed in float64, so that a tile differs from the exact one by no more than the rounding to float32.
+
+Axis letters: H heads, G key/value heads, Q queries, K keys, D head width. Head h of H reads key/value head h // (H // G).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+# Entries of a map computed at once where all of it is read.
+BLOCK = 512 * 1024
+EVERY = slice(None)
+
+
+@dataclass(frozen=True, slots=True)
+class Visible:
+    """Which keys a query sees: all, those up to itself (prefix), the last `width` of those (window), or those that are True in `mask` [Q, K]."""
+
+    rule: Literal["all", "prefix", "window", "mask"] = "all"
+    width: int = 0
+    mask: Array | None = None
+
+    @classmethod
+    def of(cls, mask: Array) -> Visible:
+        """Describe a mask [Q, K] (bool) as briefly as possible."""
+        if mask.all():
+            return cls()
+        if mask.shape[0] == mask.shape[1]:
+            width = int(mask[-1].sum())
+            for found in (cls("prefix"), cls("window", width)):
+                if np.array_equal(mask, found.tile(np.arange(len(mask)), np.arange(len(mask)))):
+                    return found
+        return cls("mask", mask=mask)
+
+    def tile(self, rows: Array, columns: Array) -> Array:
+        """Return whether these queries [R] see these keys [C], [R, C]."""
+        back: Array = rows[:, None] - columns
+        seen: Array
+        if self.mask is not None:
+            seen = self.mask[np.ix_(rows, columns)]
+        elif self.rule == "window":
+            seen = (back >= 0) & (back < self.width)
+        else:
+            seen = back >= (0 if self.rule == "prefix" else -np.inf)
+        return seen
+
+
+@dataclass(frozen=True, slots=True)
+class Bias:
+    """What is added to scores: `values` [1 or H, K] by key, [1 or H, Q + K - 1] by offset of the key from the query (from 1 - Q on), or a matrix [1 or H, Q, K]."""
+
+    by: Literal["key", "offset", "matrix"]
+    values: Array
+    queries: int
+
+    @classmethod
+    def of(cls, matrix: Array) -> Bias:
+        """Describe a bias [1 or H, Q, K] as briefly as possible."""
+        queries = matrix.shape[1]
+        if (matrix == matrix[:, :1]).all():
+            return cls("key", matrix[:, 0], queries)
+        if (matrix[:, 1:, 1:] == matrix[:, :-1, :-1]).all():
+            return cls("offset", np.concatenate([matrix[:, :0:-1, 0], matrix[:, 0]], axis=1), queries)
+        return cls("matrix", matrix, queries)
+
+    def tile(self, head: int, rows: Array, columns: Array) -> Array:
+        """Return what is added to the scores of these queries [R] and keys [C], broadcastable to [R, C]."""
+        values: Array = self.values[head if len(self.values) > 1 else 0]
+        match self.by:
+            case "key":
+                chosen: Array = values[columns]
+            case "offset":
+                chosen = values[columns - rows[:, None] + self.queries - 1]
+            case "matrix":
+                chosen = values[np.ix_(rows, columns)]
+        return chosen
+
+
+class Factors(ABC):
+    """The factors of the maps of some heads, [H, Q, K]. Subclasses are dataclasses."""
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, int, int]:
+        """Heads, queries and keys."""
+
+    @abstractmethod
+    def exact(self, head: int, rows: Array, columns: Array) -> Array:
+        """Return the entries of these queries [R] and keys [C] in float64, [R, C]."""
+
+    def tile(self, head: int, rows: slice = EVERY, columns: slice = EVERY) -> Array:
+        """Return a window of the map of a head, float32 [R, C]."""
+        queries, keys = (np.arange(*part.indices(n)) for part, n in zip((rows, columns), self.shape[1:], strict=True))
+        return self.exact(head, queries, keys).astype(np.float32)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return _bytes(self)
+
+    def row_sums(self, head: int) -> Array:
+        """Return the sum of every row, float64 [Q]."""
+        return np.concatenate([block.sum(1) for block in self._blocks(head)])
+
+    def column_sums(self, head: int) -> Array:
+        """Return the sum of every column, float64 [K]."""
+        sums: Array = np.stack([block.sum(0) for block in self._blocks(head)]).sum(0)
+        return sums
+
+    def overview(
+        self, head: int, cells: int, rows: slice = EVERY, columns: slice = EVERY, *, signed: bool = False
+    ) -> Array:
+        """Reduce a window to at most cells × cells, each the entry of largest magnitude, float32. Where `cells` does not divide a side, neighbours overlap."""
+        queries, keys = (np.arange(*part.indices(n)) for part, n in zip((rows, columns), self.shape[1:], strict=True))
+        bands = [self.exact(head, queries[band], keys) for band in _bands(len(queries), cells)]
+        high, low = (np.stack([reduce(band, axis=0) for band in bands]) for reduce in (np.max, np.min))
+        chosen = _bands(len(keys), cells)
+        high = np.stack([high[:, band].max(1) for band in chosen], axis=1)
+        low = np.stack([low[:, band].min(1) for band in chosen], axis=1)
+        return (np.where(high >= -low, high, low) if signed else high).astype(np.float32)
+
+    def _blocks(self, head: int) -> Iterator[Array]:
+        """Yield all rows in blocks, [R, K]."""
+        _, queries, keys = self.shape
+        step = max(1, BLOCK // keys)
+        for low in range(0, queries, step):
+            yield self.exact(head, np.arange(low, min(low + step, queries)), np.arange(keys))
+
+
+def _bytes(value: Any) -> int:
+    if isinstance(value, np.ndarray):
+        return value.nbytes
+    return sum(_bytes(getattr(value, one.name)) for one in fields(value)) if is_dataclass(value) else 0
+
+
+def _bands(n: int, cells: int) -> list[slice]:
+    """Split n entries into min(cells, n) bands of equal width, which overlap where `cells` does not divide n."""
+    cells = min(cells, n)
+    width = -(-n // cells)
+    starts = [cell * (n - width) // max(1, cells - 1) for cell in range(cells)]
+    return [slice(start, start + width) for start in starts]
+
+
+@dataclass(frozen=True)
+class WeightFactors(Factors):
+    """Weights of a softmax: exp(score - lse), where score = cap(query · key * scaling) + bias.
+
+    query [H, Q, D], key [G, K, D]  as the model multiplies them, float32
+    lse   [H, Q]     logarithm of the sum of exponentials of a row, a learned sink included, in float64: scores reach 30, where float32 is off by 2e-6
+    """
+
+    query: Array
+    key: Array
+    scaling: float
+    lse: Array
+    visible: Visible = Visible()
+    softcap: float | None = None
+    bias: Bias | None = None
+
+    @classmethod
+    def of(
+        cls,
+        query: Array,
+        key: Array,
+        scaling: float,
+        visible: Visible,
+        *,
+        softcap: float | None = None,
+        bias: Array | None = None,
+        sink: Array | None = None,
+    ) -> WeightFactors:
+        """Compute the sums of exponentials block by block. bias [1 or H, Q, K] is added to scores; sink [H, 1 or Q] is the logit of a learned sink."""
+        described = None if bias is None else Bias.of(bias)
+        factors = cls(query, key, scaling, np.zeros(query.shape[:2]), visible, softcap, described)
+        for head in range(len(query)):
+            factors.lse[head] = np.concatenate([_log_sum(block) for block in factors._score_blocks(head)])
+        if sink is not None:
+            np.logaddexp(factors.lse, sink.astype(np.float64), out=factors.lse)
+        return factors
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return (*self.query.shape[:2], self.key.shape[1])
+
+    def exact(self, head: int, rows: Array, columns: Array) -> Array:
+        entries: Array = np.exp(self.scores(head, rows, columns) - self.lse[head, rows, None])
+        return entries
+
+    def scores(self, head: int, rows: Array, columns: Array) -> Array:
+        """Return scores in float64, [R, C]; -inf where a query does not see a key."""
+        group = head // (len(self.query) // len(self.key))
+        scores = self.query[head, rows].astype(np.float64) @ self.key[group, columns].astype(np.float64).T
+        scores *= self.scaling
+        if self.softcap is not None:
+            scores = np.tanh(scores / self.softcap) * self.softcap
+        if self.bias is not None:
+            scores = scores + self.bias.tile(head, rows, columns)
+        return scores if self.visible.rule == "all" else np.where(self.visible.tile(rows, columns), scores, -np.inf)
+
+    def _score_blocks(self, head: int) -> Iterator[Array]:
+        _, queries, keys = self.shape
+        step = max(1, BLOCK // keys)
+        for low in range(0, queries, step):
+            yield self.scores(head, np.arange(low, min(low + step, queries)), np.arange(keys))
+
+
+def _log_sum(scores: Array) -> Array:
+    """Return the logarithm of the sum of exponentials of every row, [R]."""
+    largest = scores.max(1, keepdims=True)
+    total: Array = np.log(np.exp(scores - largest).sum(1)) + largest[:, 0]
+    return total
+
+
+@dataclass(frozen=True)
+class ProjectionFactors(Factors):
+    """Rows in the span of some columns: coefficients · basisᵀ, of a causal model without the keys that a row does not see.
+
+    coefficients [H, Q - F, r], basis [G, K, r]  float32
+    first        [H, F, F]  the first rows themselves, which have no coefficients
+    """
+
+    coefficients: Array
+    basis: Array
+    first: Array
+    causal: bool = False
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return (len(self.coefficients), self.coefficients.shape[1] + self.first.shape[1], self.basis.shape[1])
+
+    def exact(self, head: int, rows: Array, columns: Array) -> Array:
+        group, count = head // (len(self.coefficients) // len(self.basis)), self.first.shape[1]
+        late, seen = rows >= count, columns < count
+        entries = np.zeros((len(rows), len(columns)))
+        entries[late] = self.coefficients[head, rows[late] - count].astype(np.float64) @ self.basis[group, columns].T
+        if self.causal:
+            entries[rows[:, None] < columns] = 0
+        entries[np.ix_(~late, seen)] = self.first[head][np.ix_(rows[~late], columns[seen])]
+        return entries
+
+
+@dataclass(frozen=True)
+class Remainder(Factors):
+    """The difference of two maps: what one has beyond the other."""
+
+    whole: Factors
+    part: Factors
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return self.whole.shape
+
+    def exact(self, head: int, rows: Array, columns: Array) -> Array:
+        return self.whole.exact(head, rows, columns) - self.part.exact(head, rows, columns)
