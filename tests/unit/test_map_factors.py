@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,15 +24,13 @@ from transformers import (
 import headscope
 from headscope import LENSES, Model
 from headscope.capture import CaptureSpec, capture, examine
-from headscope.core.attention import Kind, Layer
-from headscope.core.factors import Bias, Factors, Remainder, Visible, WeightFactors
+from headscope.core.attention import Keys, Kind, Layer, ScoreTerms
+from headscope.core.factors import Bias, Factors, Visible, WeightFactors
 from headscope.core.tokens import Axes
 from headscope.lenses._factors import visible, weight_factors
-from headscope.measures.thumbnail import pool
-from headscope.mechanisms.base import Pass, PassContext
+from headscope.mechanisms.base import Pass, PassContext, Scores
 from headscope.mechanisms.hopfield import HOPFIELD, HopfieldParams
 
-from .lenses.heads import head_layer
 from .test_rowspace import hard_values, make_layer
 
 Array = NDArray[Any]
@@ -80,7 +79,7 @@ def test_tiles_of_weights(
     seed: int, queries: int, rule: str, bias: str, softcap: float | None, with_sink: bool, sharpness: float,
     rows: slice, columns: slice,
 ) -> None:  # fmt: skip
-    """Every tile equals the softmax of all scores, for every mask, bias, cap and sink, and grouped heads."""
+    """Every tile equals the softmax of all scores, for every mask, bias, cap and sink, and grouped heads; also if the sums follow from float32 weights."""
     rng = np.random.default_rng(seed)
     keys = queries + 7 if rule == "cross" else queries
     query = (sharpness * rng.normal(size=(HEADS, queries, WIDTH))).astype(np.float32)
@@ -101,12 +100,22 @@ def test_tiles_of_weights(
     found = WeightFactors.of(
         query, key, 0.35, Visible.of(mask), softcap=softcap, bias=added, sink=None if sink is None else sink[..., 0]
     )
+    given = [None if one is None else torch.from_numpy(one).float() for one in (added, sink)]
+    q, k = torch.from_numpy(query), torch.from_numpy(key)
+    blocked = ~torch.from_numpy(mask)[None]
+    parts = Scores(0, (0, 1, 2, 3), q, k.repeat_interleave(2, 0), 0.35, softcap, given[0], blocked, given[1])
+    layer = SimpleNamespace(
+        query=q, key=k, keys=Keys("mask", ~blocked[0]), terms=ScoreTerms(0.35, softcap, *given),
+        epsilon=torch.finfo(torch.float32).eps, weights=Pass().attend(parts),
+    )  # fmt: skip
+    from_weights: Any = weight_factors(layer, None)  # type: ignore[arg-type]
     largest = np.abs(np.where(mask, scores, 0)).max(-1)
     bound = (1e-6 + 1.2e-7 * largest) * expected.max(-1)
     for head in range(HEADS):
-        error = np.abs(found.tile(head, rows, columns) - expected[head, rows, columns])
-        assert (error <= bound[head, rows, None]).all()
-        assert not found.tile(head)[~mask].any()
+        for one in (found, from_weights):
+            error = np.abs(one.tile(head, rows, columns) - expected[head, rows, columns])
+            assert (error <= bound[head, rows, None]).all()
+            assert not one.tile(head)[~mask].any()
 
 
 @pytest.mark.parametrize(
@@ -138,9 +147,7 @@ def test_a_mask_is_described_briefly() -> None:
 def test_tiles_of_effective_attention(kind: str, rule: str) -> None:
     """Where effective attention has factors, its tiles are the map; values that lack rank in some prefixes only have none in a causal model."""
     layer = make_layer(200, rule, values=None if kind == "random" else hard_values(kind, 200, 16))
-    reading, found = LENSES["effective"].read(layer, None), LENSES["effective"].factor
-    assert found is not None
-    factors = found(layer)
+    reading, factors = LENSES["effective"].read(layer, None), factors_of("effective", layer)
     if factors is None:
         assert rule == "prefix"
         assert kind in {"dead dimension", "ill-conditioned"}
@@ -156,7 +163,7 @@ def test_few_distinct_tokens() -> None:
     tokens = torch.randint(9, (120,), generator=torch.Generator().manual_seed(0))
     values = torch.randn(2, 9, 16, generator=torch.Generator().manual_seed(1))[:, tokens]
     layer = make_layer(120, "prefix", values=values)
-    factors = LENSES["effective"].factor(layer)  # type: ignore[misc]
+    factors = factors_of("effective", layer)
     assert factors is not None
     for head in range(4):
         np.testing.assert_allclose(
@@ -164,30 +171,11 @@ def test_few_distinct_tokens() -> None:
         )
 
 
-def factors_of(seed: int, n: int) -> list[Factors]:
-    """Weights, effective attention and their difference of random causal heads."""
-    rng = np.random.default_rng(seed)
-    query, key = (rng.normal(size=(count, n, WIDTH)).astype(np.float32) for count in (HEADS, GROUPS))
-    weights = WeightFactors.of(query, key, 0.5, Visible("prefix"))
-    layer = head_layer(n, "prefix", seed=seed, width=WIDTH)
-    effective = LENSES["effective"].factor(layer)  # type: ignore[misc]
-    assert effective is not None
-    return [weights, effective, Remainder(weights, effective)]
-
-
-@pytest.mark.parametrize("n", [70, 128, 200])
-def test_sums_and_overviews(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Computed in blocks, they are those of the whole map."""
-    monkeypatch.setattr("headscope.core.factors.BLOCK", 1000)
-    for factors in factors_of(3, n):
-        whole = factors.tile(1)
-        np.testing.assert_allclose(factors.row_sums(1), whole.sum(1), atol=1e-5)
-        np.testing.assert_allclose(factors.column_sums(1), whole.sum(0), atol=1e-5)
-        for signed in (False, True):
-            for window in (slice(None), slice(11, 60)):
-                expected = pool(torch.from_numpy(whole[window, window])[None], 32, signed)[0].numpy()
-                found = factors.overview(1, 32, window, window, signed=signed)
-                np.testing.assert_array_equal(found, expected)
+def factors_of(lens: str, layer: Layer) -> Factors | None:
+    """What determines the maps of a lens."""
+    factoring = LENSES[lens].factoring
+    assert factoring is not None
+    return factoring.factor(layer, LENSES[lens].read(layer, None))
 
 
 SHAPE: dict[str, Any] = {"vocab_size": 100, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
@@ -217,14 +205,13 @@ def check(layers: list[Layer]) -> int:
     """Compare tiles with the maps of the three lenses; return how many effective maps have factors."""
     for layer in layers:
         for name in ("weights", "effective", "null"):
-            lens = LENSES[name]
-            factors = lens.factor(layer) if lens.factor else None
+            factors = factors_of(name, layer)
             if factors is None:
                 assert name != "weights"
                 continue
             found = np.stack([factors.tile(head) for head in range(len(layer.heads))])
-            np.testing.assert_allclose(found, lens.read(layer, None).map.numpy(), atol=1e-5, err_msg=name)
-    return sum(LENSES["effective"].factor(layer) is not None for layer in layers)  # type: ignore[misc]
+            np.testing.assert_allclose(found, LENSES[name].read(layer, None).map.numpy(), atol=1e-5, err_msg=name)
+    return sum(factors_of("effective", layer) is not None for layer in layers)
 
 
 def test_tiles_of_tiny_models(tiny: Model) -> None:
@@ -251,7 +238,7 @@ def test_tiles_of_two_stacks(kind: Kind) -> None:
     config = T5Config(vocab_size=100, d_model=32, d_kv=8, num_layers=2, num_heads=4, d_ff=64, decoder_start_token_id=0)
     layers = layers_of(headscope.load(T5ForConditionalGeneration(config)), 60, kind)
     assert check(layers) == 2
-    biases = [weight_factors(layer).bias for layer in layers]  # type: ignore[union-attr]
+    biases = [factors_of("weights", layer).bias for layer in layers]  # type: ignore[union-attr]
     assert [bias.by if bias else None for bias in biases] == [None if kind == "cross" else "offset"] * 2
 
 
@@ -259,7 +246,7 @@ def test_a_mechanism_that_attends_in_another_way_has_no_factors(tiny: Model) -> 
     """Weights that are not the softmax of the scores of their layer are kept as maps."""
     context = PassContext({0: 4, 1: 4, 2: 4}, 32, Axes((), ()))
     layers = layers_of(tiny, 20, begin=lambda: HOPFIELD.begin(HopfieldParams(alpha=0.5), context))
-    assert [weight_factors(layer) for layer in layers] == [None] * 3
+    assert [factors_of("weights", layer) for layer in layers] == [None] * 3
 
 
 def test_tiles_of_minilm(minilm: Model) -> None:

@@ -181,8 +181,8 @@ def test_tiles_from_factors(model: Model, text: str) -> None:
     for layer in layers[:4] + layers[30:32] + layers[-2:]:
         for name in ("weights", "effective", "null"):
             lens = LENSES[name]
-            assert lens.factor is not None
-            factors, whole = lens.factor(layer), lens.read(layer, NoParams()).map.numpy()
+            reading = lens.read(layer, NoParams())
+            factors, whole = lens.factoring.factor(layer, reading), reading.map.numpy()
             assert factors is not None
             for head in range(len(layer.heads)):
                 np.testing.assert_allclose(factors.tile(head), whole[head], atol=1e-5, err_msg=name)

@@ -331,9 +331,14 @@ def _same_as_weights(readings: Readings) -> dict[str, str]:
 
 
 def _part_of(reading: Reading, size: int, places: Places) -> Reading:
-    tensors = {one.name: getattr(reading, one.name) for one in fields(reading) if one.init and one.name != "signed"}
-    parts: dict[str, Any] = {name: part(one, size, places) for name, one in tensors.items() if one is not None}
-    return replace(reading, **parts)
+    """Return the reading of some inputs; its span only of a single one."""
+    if len(places) == size:
+        return reading
+    found = {one.name: getattr(reading, one.name) for one in fields(reading) if one.init}
+    tensors = {name: one for name, one in found.items() if isinstance(one, torch.Tensor)}
+    parts: dict[str, Any] = {name: part(one, size, places) for name, one in tensors.items()}
+    span = None if reading.span is None or len(places) > 1 else reading.span.part(size, places[0])
+    return replace(reading, **parts, span=span)
 
 
 def _in_order(found: list[torch.Tensor], groups: list[Places]) -> torch.Tensor:

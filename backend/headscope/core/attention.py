@@ -251,6 +251,28 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True)
+class Span:
+    """A projected map as coefficients · basisᵀ, without the keys that a causal row does not see.
+
+    coefficients [H, Q - F, D], basis [G, K, D]; the first F rows are those of the map.
+    """
+
+    coefficients: Tensor
+    basis: Tensor
+    causal: bool = False
+
+    def part(self, size: int, number: int) -> Span:
+        """Return the span of one of `size` inputs whose heads follow one another."""
+        coefficients, basis = (one.chunk(size)[number] for one in (self.coefficients, self.basis))
+        return Span(coefficients, basis, self.causal)
+
+    @property
+    def first(self) -> int:
+        """The number F of rows without coefficients."""
+        return self.basis.shape[1] - self.coefficients.shape[1] if self.causal else 0
+
+
+@dataclass(frozen=True, slots=True)
 class Reading:
     """What a lens computes from a layer: the map, and facts about it.
 
@@ -262,6 +284,7 @@ class Reading:
     undefined [H]     number of rows without a reading
     kept      [H, Q]  share of the squared row norm of the weights that the map keeps, 0..1
     leverage  [H, K]  diagonal of the projection, 0..1
+    span              what determines the projection, where it is less than the map
     """
 
     map: Tensor
@@ -272,6 +295,7 @@ class Reading:
     undefined: Tensor | None = None
     kept: Tensor | None = None
     leverage: Tensor | None = None
+    span: Span | None = None
     _made: dict[Callable[[Tensor], Tensor], Tensor] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def once(self, make: Callable[[Tensor], Tensor]) -> Tensor:

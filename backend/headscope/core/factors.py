@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
-# Entries of a map computed at once where all of it is read.
+# Entries of a map computed at once where all of it is computed.
 BLOCK = 512 * 1024
 EVERY = slice(None)
 
@@ -44,14 +44,15 @@ class Visible:
 
     def tile(self, rows: Array, columns: Array) -> Array:
         """Return whether these queries [R] see these keys [C], [R, C]."""
-        back: Array = rows[:, None] - columns
-        seen: Array
+        queries = rows[:, None]
         if self.mask is not None:
-            seen = self.mask[np.ix_(rows, columns)]
-        elif self.rule == "window":
-            seen = (back >= 0) & (back < self.width)
+            seen: Array = self.mask[np.ix_(rows, columns)]
+        elif self.rule == "all":
+            seen = np.ones((len(rows), len(columns)), bool)
         else:
-            seen = back >= (0 if self.rule == "prefix" else -np.inf)
+            seen = columns <= queries
+            if self.rule == "window":
+                seen &= columns > queries - self.width
         return seen
 
 
@@ -72,6 +73,10 @@ class Bias:
         if (matrix[:, 1:, 1:] == matrix[:, :-1, :-1]).all():
             return cls("offset", np.concatenate([matrix[:, :0:-1, 0], matrix[:, 0]], axis=1), queries)
         return cls("matrix", matrix, queries)
+
+    def head(self, head: int) -> Bias:
+        """Return the bias of one head alone."""
+        return replace(self, values=self.values[head : head + 1])
 
     def tile(self, head: int, rows: Array, columns: Array) -> Array:
         """Return what is added to the scores of these queries [R] and keys [C], broadcastable to [R, C]."""
@@ -98,43 +103,23 @@ class Factors(ABC):
     def exact(self, head: int, rows: Array, columns: Array) -> Array:
         """Return the entries of these queries [R] and keys [C] in float64, [R, C]."""
 
+    @abstractmethod
+    def head(self, head: int) -> Self:
+        """Return the factors of one head alone."""
+
     def tile(self, head: int, rows: slice = EVERY, columns: slice = EVERY) -> Array:
-        """Return a window of the map of a head, float32 [R, C]."""
+        """Return a window of the map of a head, float32 [R, C]. It is computed in blocks of rows, so that all else stays small."""
         queries, keys = (np.arange(*part.indices(n)) for part, n in zip((rows, columns), self.shape[1:], strict=True))
-        return self.exact(head, queries, keys).astype(np.float32)
+        found = np.empty((len(queries), len(keys)), np.float32)
+        step = max(1, BLOCK // max(1, len(keys)))
+        for low in range(0, len(queries), step):
+            found[low : low + step] = self.exact(head, queries[low : low + step], keys)
+        return found
 
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
         return _bytes(self)
-
-    def row_sums(self, head: int) -> Array:
-        """Return the sum of every row, float64 [Q]."""
-        return np.concatenate([block.sum(1) for block in self._blocks(head)])
-
-    def column_sums(self, head: int) -> Array:
-        """Return the sum of every column, float64 [K]."""
-        sums: Array = np.stack([block.sum(0) for block in self._blocks(head)]).sum(0)
-        return sums
-
-    def overview(
-        self, head: int, cells: int, rows: slice = EVERY, columns: slice = EVERY, *, signed: bool = False
-    ) -> Array:
-        """Reduce a window to at most cells × cells, each the entry of largest magnitude, float32. Where `cells` does not divide a side, neighbours overlap."""
-        queries, keys = (np.arange(*part.indices(n)) for part, n in zip((rows, columns), self.shape[1:], strict=True))
-        bands = [self.exact(head, queries[band], keys) for band in _bands(len(queries), cells)]
-        high, low = (np.stack([reduce(band, axis=0) for band in bands]) for reduce in (np.max, np.min))
-        chosen = _bands(len(keys), cells)
-        high = np.stack([high[:, band].max(1) for band in chosen], axis=1)
-        low = np.stack([low[:, band].min(1) for band in chosen], axis=1)
-        return (np.where(high >= -low, high, low) if signed else high).astype(np.float32)
-
-    def _blocks(self, head: int) -> Iterator[Array]:
-        """Yield all rows in blocks, [R, K]."""
-        _, queries, keys = self.shape
-        step = max(1, BLOCK // keys)
-        for low in range(0, queries, step):
-            yield self.exact(head, np.arange(low, min(low + step, queries)), np.arange(keys))
 
 
 def _bytes(value: Any) -> int:
@@ -143,12 +128,27 @@ def _bytes(value: Any) -> int:
     return sum(_bytes(getattr(value, one.name)) for one in fields(value)) if is_dataclass(value) else 0
 
 
-def _bands(n: int, cells: int) -> list[slice]:
-    """Split n entries into min(cells, n) bands of equal width, which overlap where `cells` does not divide n."""
-    cells = min(cells, n)
-    width = -(-n // cells)
-    starts = [cell * (n - width) // max(1, cells - 1) for cell in range(cells)]
-    return [slice(start, start + width) for start in starts]
+@dataclass(frozen=True)
+class Whole(Factors):
+    """Maps [H, Q, K] that no factors determine, or larger ones only."""
+
+    map: Array
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        heads, queries, keys = self.map.shape
+        return heads, queries, keys
+
+    def exact(self, head: int, rows: Array, columns: Array) -> Array:
+        entries: Array = self.map[head][np.ix_(rows, columns)].astype(np.float64)
+        return entries
+
+    def head(self, head: int) -> Whole:
+        return Whole(self.map[head : head + 1])
+
+    def tile(self, head: int, rows: slice = EVERY, columns: slice = EVERY) -> Array:
+        window: Array = self.map[head, rows, columns]
+        return window
 
 
 @dataclass(frozen=True)
@@ -192,20 +192,28 @@ class WeightFactors(Factors):
     def shape(self) -> tuple[int, int, int]:
         return (*self.query.shape[:2], self.key.shape[1])
 
+    def head(self, head: int) -> WeightFactors:
+        one, group = slice(head, head + 1), head // (len(self.query) // len(self.key))
+        bias = self.bias if self.bias is None or len(self.bias.values) == 1 else self.bias.head(head)
+        return replace(self, query=self.query[one], key=self.key[group : group + 1], lse=self.lse[one], bias=bias)
+
     def exact(self, head: int, rows: Array, columns: Array) -> Array:
-        entries: Array = np.exp(self.scores(head, rows, columns) - self.lse[head, rows, None])
-        return entries
+        entries = self.scores(head, rows, columns)
+        entries -= self.lse[head, rows, None]
+        return np.exp(entries, out=entries)
 
     def scores(self, head: int, rows: Array, columns: Array) -> Array:
         """Return scores in float64, [R, C]; -inf where a query does not see a key."""
         group = head // (len(self.query) // len(self.key))
-        scores = self.query[head, rows].astype(np.float64) @ self.key[group, columns].astype(np.float64).T
+        scores: Array = self.query[head, rows].astype(np.float64) @ self.key[group, columns].astype(np.float64).T
         scores *= self.scaling
         if self.softcap is not None:
             scores = np.tanh(scores / self.softcap) * self.softcap
         if self.bias is not None:
-            scores = scores + self.bias.tile(head, rows, columns)
-        return scores if self.visible.rule == "all" else np.where(self.visible.tile(rows, columns), scores, -np.inf)
+            scores += self.bias.tile(head, rows, columns)
+        if self.visible.rule != "all":
+            np.copyto(scores, -np.inf, where=~self.visible.tile(rows, columns))
+        return scores
 
     def _score_blocks(self, head: int) -> Iterator[Array]:
         _, queries, keys = self.shape
@@ -238,6 +246,12 @@ class ProjectionFactors(Factors):
     def shape(self) -> tuple[int, int, int]:
         return (len(self.coefficients), self.coefficients.shape[1] + self.first.shape[1], self.basis.shape[1])
 
+    def head(self, head: int) -> ProjectionFactors:
+        one, group = slice(head, head + 1), head // (len(self.coefficients) // len(self.basis))
+        return replace(
+            self, coefficients=self.coefficients[one], basis=self.basis[group : group + 1], first=self.first[one]
+        )
+
     def exact(self, head: int, rows: Array, columns: Array) -> Array:
         group, count = head // (len(self.coefficients) // len(self.basis)), self.first.shape[1]
         late, seen = rows >= count, columns < count
@@ -259,6 +273,9 @@ class Remainder(Factors):
     @property
     def shape(self) -> tuple[int, int, int]:
         return self.whole.shape
+
+    def head(self, head: int) -> Remainder:
+        return Remainder(self.whole.head(head), self.part.head(head))
 
     def exact(self, head: int, rows: Array, columns: Array) -> Array:
         return self.whole.exact(head, rows, columns) - self.part.exact(head, rows, columns)

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..core.attention import Span
 from ..core.lazy import Tensor, torch
 from ._gram import (
     DIRECT_CONDITION,
     DIRECT_GAIN,
     ROWS,
-    Span,
     decomposed_rows,
     factorise,
     gram_matrix,

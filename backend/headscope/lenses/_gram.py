@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ..core.lazy import Tensor, torch
 
 # Errors from the Gram matrix grow like eps(float64) * condition²: 1e-6 at this bound, a hundred times below the promised accuracy.
@@ -14,23 +12,6 @@ DIRECT_CONDITION = 100.0
 DIRECT_GAIN = 5.0
 # Rows decomposed or factorised at once; bounds the scratch memory to a few tens of MB.
 ROWS = 48
-
-
-@dataclass(frozen=True)
-class Span:
-    """A projected map as coefficients · basisᵀ, without the keys that a causal row does not see.
-
-    coefficients [H, Q - F, D], basis [G, K, D]; the first F rows are those of the map.
-    """
-
-    coefficients: Tensor
-    basis: Tensor
-    causal: bool = False
-
-    @property
-    def first(self) -> int:
-        """The number F of rows without coefficients."""
-        return self.basis.shape[1] - self.coefficients.shape[1] if self.causal else 0
 
 
 def safe_condition(n: int, width: int, epsilon: float) -> float:

@@ -8,13 +8,12 @@ on the condition number, computed from the factor itself, proves that no singula
 
 from __future__ import annotations
 
-from ..core.attention import Keys, Reading
+from ..core.attention import Keys, Reading, Span
 from ..core.lazy import Tensor, torch
 from ..errors import Unsupported
 from ._causal import project_prefix
 from ._gram import (
     DIRECT_CONDITION,
-    Span,
     decompose,
     decomposed_rows,
     factorise,
@@ -26,16 +25,9 @@ from ._gram import (
 
 
 def project(weights: Tensor, values: Tensor, output: Tensor, keys: Keys, epsilon: float) -> Reading:
-    """Return the reading of `project_span`."""
-    return project_span(weights, values, output, keys, epsilon)[0]
+    """Project weights [H, Q, K] with values [G, K, D] and output = weights @ values [H, Q, D]: map [H, Q, K], rank, condition, kept share, leverage, and span.
 
-
-def project_span(
-    weights: Tensor, values: Tensor, output: Tensor, keys: Keys, epsilon: float
-) -> tuple[Reading, Span | None]:
-    """Project weights [H, Q, K] with values [G, K, D] and output = weights @ values [H, Q, D]: map [H, Q, K], rank, condition, kept share, leverage.
-
-    Also return the map's span, or None: under a mask every row has a space of its own, and up to D keys the map is as small.
+    There is no span under a mask, where every row has a space of its own.
 
     A singular value counts as zero below sigma_1 * max(K, D) * epsilon, where epsilon is that of the arithmetic the values were computed in.
     Raises Unsupported if that arithmetic is too coarse for the threshold to mean anything (half precision).
@@ -52,12 +44,10 @@ def project_span(
     if keys.rule == "prefix":
         return _project_prefix(weights, V, output, epsilon)
     assert keys.mask is not None  # noqa: S101 - the type of Keys, not a check of input
-    return _project_rows(weights, V, output, keys.mask, epsilon), None
+    return _project_rows(weights, V, output, keys.mask, epsilon)
 
 
-def _project_all(
-    weights: Tensor, V: Tensor, output: Tensor, factor: tuple[Tensor, Tensor], epsilon: float
-) -> tuple[Reading, Span | None]:
+def _project_all(weights: Tensor, V: Tensor, output: Tensor, factor: tuple[Tensor, Tensor], epsilon: float) -> Reading:
     """Project rows that see every key; `factor` is that of the Gram matrix of the values."""
     groups, n, width = V.shape
     per_group = weights.shape[0] // groups
@@ -99,7 +89,7 @@ def _project_all(
                 span.coefficients[head] = torch.nn.functional.pad(exact, (0, width - U.shape[1]))
             projected[head] = (exact @ U.mT).to(weights.dtype)
             kept[head] = (exact.square().sum(-1) / squared_norms(weights[head].double())).clamp(0, 1).to(kept.dtype)
-    reading = Reading(
+    return Reading(
         projected,
         signed=True,
         rank=repeat_heads(rank, per_group),
@@ -107,25 +97,26 @@ def _project_all(
         identical=repeat_heads(rank == n, per_group),
         kept=kept,
         leverage=repeat_heads(leverage.to(weights.dtype), per_group),
+        span=span,
     )
-    return reading, span
 
 
-def _project_prefix(weights: Tensor, V: Tensor, output: Tensor, epsilon: float) -> tuple[Reading, Span | None]:
+def _project_prefix(weights: Tensor, V: Tensor, output: Tensor, epsilon: float) -> Reading:
     """Project causal rows: row i on the values of keys 0..i. The last row sees every key, so rank, condition and leverage are those of all keys."""
     n, width = V.shape[1:]
     projected, kept, factor, span = project_prefix(weights, V, output, epsilon)
     identical = torch.full(weights.shape[:1], n <= width, device=weights.device)
     if n <= width:
         identical &= (projected == weights).all(-1).all(-1)
-    whole, _ = _project_all(weights[:, :0], V, output[:, :0], factor, epsilon)
-    reading = Reading(projected, True, whole.rank, whole.condition, identical, kept=kept, leverage=whole.leverage)
-    return reading, span
+    whole = _project_all(weights[:, :0], V, output[:, :0], factor, epsilon)
+    return Reading(
+        projected, True, whole.rank, whole.condition, identical, kept=kept, leverage=whole.leverage, span=span
+    )
 
 
 def _project_rows(weights: Tensor, V: Tensor, output: Tensor, mask: Tensor, epsilon: float) -> Reading:
     """Project rows under any mask [Q, K]."""
     projected, kept = decomposed_rows(weights, V, mask, epsilon)
-    whole, _ = _project_all(weights[:, :0], V, output[:, :0], factorise(gram_matrix(V)), epsilon)
+    whole = _project_all(weights[:, :0], V, output[:, :0], factorise(gram_matrix(V)), epsilon)
     identical = torch.stack([(projected[h] == weights[h]).all() for h in range(weights.shape[0])])
     return Reading(projected, True, whole.rank, whole.condition, identical, kept=kept, leverage=whole.leverage)

@@ -12,6 +12,18 @@ from ..core.factors import Factors
 from ..core.lazy import Tensor
 
 
+@dataclass(frozen=True)
+class Factoring:
+    """How the maps of a lens factor: `factor` takes a layer of one input and its reading, and returns None where the maps of these heads have no factors.
+
+    A head has about `pairs` pairs of factors [Q, D] and [K, D]. With `softmax`, only mechanisms whose weights are the softmax of scores have factors.
+    """
+
+    factor: Callable[[Layer, Reading], Factors | None]
+    pairs: int = 1
+    softmax: bool = False
+
+
 @dataclass(frozen=True, kw_only=True)
 class Lens(Declaration):
     """A way to read attention: a layer and the parameters -> its reading.
@@ -33,8 +45,8 @@ class Lens(Declaration):
     distribution: bool = False
     join: Callable[[Tensor, Tensor], Tensor] | None = None
     undefined: str = ""  # why a row may have no reading
-    factor: Callable[[Layer], Factors | None] | None = (
-        None  # what determines the maps, which is less than the maps of a long text; None: only the maps do
+    factoring: Factoring | None = (
+        None  # how fewer numbers determine its maps of a long text; None: nothing less than the maps does
     )
     beyond: int = 0  # dimensions it has beyond the head's own: 1 where rows keep their sum
 

@@ -8,7 +8,7 @@ from ..core.attention import Layer, Reading
 from ._factors import effective_factors
 from ._gate import require_open
 from ._rowspace import project
-from .base import Lens
+from .base import Factoring, Lens
 
 
 def read(layer: Layer, params: Any) -> Reading:
@@ -32,5 +32,5 @@ EFFECTIVE = Lens(
     signed=True,
     phrases={"": ("effective",)},
     read=read,
-    factor=effective_factors,
+    factoring=Factoring(effective_factors),
 )

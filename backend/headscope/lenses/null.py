@@ -8,7 +8,7 @@ from ..core.attention import Layer, Reading
 from ._factors import null_factors
 from ._gate import require_open
 from ._rowspace import project
-from .base import Lens
+from .base import Factoring, Lens
 
 
 def read(layer: Layer, params: Any) -> Reading:
@@ -25,6 +25,7 @@ def read(layer: Layer, params: Any) -> Reading:
         condition=effective.condition,
         kept=None if effective.kept is None else 1 - effective.kept,
         leverage=None if effective.leverage is None else 1 - effective.leverage,
+        span=effective.span,
     )
 
 
@@ -39,5 +40,5 @@ NULL = Lens(
     shows="remainder",
     signed=True,
     read=read,
-    factor=null_factors,
+    factoring=Factoring(null_factors, pairs=2, softmax=True),
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..core.attention import Layer, Reading
 from ._factors import weight_factors
-from .base import Lens
+from .base import Factoring, Lens
 
 
 def read(layer: Layer, params: Any) -> Reading:
@@ -24,5 +24,5 @@ WEIGHTS = Lens(
     distribution=True,
     phrases={"": ("raw weights", "raw attention", "attention weights", "raw", "plain attention")},
     read=read,
-    factor=weight_factors,
+    factoring=Factoring(weight_factors, softmax=True),
 )

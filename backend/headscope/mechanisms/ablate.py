@@ -94,4 +94,5 @@ ABLATE = Mechanism(
     params=AblateParams,
     needs=("capture",),
     begin=begin,
+    softmax=False,
 )

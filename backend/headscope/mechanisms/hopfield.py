@@ -91,4 +91,5 @@ HOPFIELD = Mechanism(
     params=HopfieldParams,
     needs=("capture", "equal-heads"),
     begin=begin,
+    softmax=False,
 )

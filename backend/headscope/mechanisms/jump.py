@@ -116,4 +116,5 @@ JUMP = Mechanism(
     params=JumpParams,
     needs=("capture", "same-tokens", "bidirectional"),
     begin=begin,
+    softmax=False,
 )
