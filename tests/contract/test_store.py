@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load
 
+from headscope.core.factors import Whole
 from headscope.errors import StorageFull
 from headscope.store import Results
 from headscope.store.map_file import Corrupt
@@ -21,10 +22,12 @@ from tests.support.stores import KINDS, LARGE, Place, new_place
 
 SHAPE = (2, 3, 5, 5)
 ALL = slice(None)
-LENSES = ["weights", "effective"]
+MAPS, FACTORED = ["weights", "effective"], ["null"]
+LENSES = [*MAPS, *FACTORED]
 SHAPES = dict.fromkeys(LENSES, SHAPE)
 DOCUMENT = {"shapes": {lens: list(SHAPE) for lens in LENSES}}
-LENSES_FILES = [f"{lens}.safetensors" for lens in LENSES]
+MAP_FILES = [f"{lens}.safetensors" for lens in MAPS]
+LENSES_FILES = [*MAP_FILES, *(f"{lens}.factors" for lens in FACTORED)]
 FILES = ["manifest.json", "small.safetensors", *LENSES_FILES]
 
 
@@ -42,11 +45,13 @@ def write(results: Results, number: int) -> None:
     """Store the result of that id, block by block as the pipeline does."""
     maps = content(number)
     with results.writer(name(number)) as writer:
-        writer.open(SHAPES)
+        writer.open(SHAPES, FACTORED)
         for layer in range(SHAPE[0]):
-            for lens in LENSES:
+            for lens in MAPS:
                 writer.write(lens, layer, 0, maps[layer, :2])
                 writer.write(lens, layer, 2, maps[layer, 2:])
+            for lens in FACTORED:
+                writer.write_factors(lens, layer, 0, [Whole(maps[layer, [head]]) for head in range(SHAPE[1])])
         writer.finish({**DOCUMENT, "number": number}, {"keys": np.arange(5, dtype=np.int32)})
 
 
@@ -93,7 +98,8 @@ def test_what_is_written_is_read(results: Results, place: Place) -> None:
 def test_slices_are_slices(results: Results, layers: slice, heads: slice) -> None:
     """A slice of a map equals that slice of the whole map."""
     write(results, 1)
-    assert np.array_equal(results.get(name(1)).maps("weights", layers, heads), content(1)[layers, heads])
+    for lens in LENSES:
+        assert np.array_equal(results.get(name(1)).maps(lens, layers, heads), content(1)[layers, heads])
 
 
 def test_map_files_are_plain_safetensors(results: Results, place: Place) -> None:
@@ -260,7 +266,7 @@ def test_any_flipped_bit_is_found(damaged_place: Place, file: str, where: float,
     byte = int(where * len(data))
     files.pipe_file(path, data[:byte] + bytes([data[byte] ^ (1 << bit)]) + data[byte + 1 :])
     results = damaged_place.open()
-    in_map_header = file in LENSES_FILES and byte < len(data) - content(1).nbytes
+    in_map_header = file in MAP_FILES and byte < len(data) - content(1).nbytes
     try:
         if in_map_header:  # its header is for other readers; ours knows the shape from the manifest
             check(results, 1)

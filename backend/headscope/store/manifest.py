@@ -70,6 +70,12 @@ class Manifest:
         digests: dict[str, Any] = self._fields["digests"]
         return digests
 
+    @property
+    def sizes(self) -> dict[str, list[int]]:
+        """Bytes of every head of the lenses of which the entry keeps factors; empty for results of earlier versions."""
+        sizes: dict[str, list[int]] = self.digests.get("sizes", {})
+        return sizes
+
     @cached_property
     def _fields(self) -> dict[str, Any]:
         fields: dict[str, Any] = json.loads(self.data)

@@ -9,7 +9,7 @@ import hashlib
 import json
 import math
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import lru_cache, partial
@@ -45,7 +45,7 @@ def header(shape: Shape) -> bytes:
 
 
 class MapWriter:
-    """A writer of map files, block by block, as a Sink of the pipeline.
+    """A writer of map files, block by block, and of files of factors, head by head.
 
     Writing blocks the computation: in parallel, it would take a core from threads that wait for each other, which is slower. Only hashing runs in parallel.
     """
@@ -55,15 +55,18 @@ class MapWriter:
         self._hasher: ThreadPoolExecutor | None = None  # small blocks need none
         self._files: dict[str, Any] = {}
         self.digests: dict[str, list[str]] = {}
+        self.sizes: dict[str, list[int]] = {}  # of the heads of files of factors
 
-    def open(self, shapes: dict[str, Shape]) -> None:
-        """Create a file per lens, or restart them. Raises StorageFull."""
+    def open(self, shapes: dict[str, Shape], factored: Collection[str] = ()) -> None:
+        """Create a file per lens, or restart them: files of factors for the `factored` ones. Raises StorageFull."""
         self._close_files()
+        self.sizes = {lens: [] for lens in factored}
+        self.digests = {lens: [] for lens in shapes}
         with storing():
             for lens, shape in shapes.items():
-                self._files[lens] = (self._folder / f"{lens}.safetensors").open("wb", buffering=0)
-                self._files[lens].write(header(shape))
-                self.digests[lens] = []
+                self._files[lens] = (self._folder / file_of(lens, self.sizes)).open("wb", buffering=0)
+                if lens not in self.sizes:
+                    self._files[lens].write(header(shape))
 
     def write(self, lens: str, layer: int, head: int, block: Array) -> None:
         """Append a block [h, Q, K]; blocks must come in the order of the file. Raises StorageFull."""
@@ -77,6 +80,13 @@ class MapWriter:
             _write_all(self._files[lens], block.data.cast("B"))
         self.digests[lens] += digests()
 
+    def append(self, lens: str, head: bytes) -> None:
+        """Append the document of a head to a file of factors, in its order. Raises StorageFull."""
+        with storing():
+            _write_all(self._files[lens], memoryview(head))
+        self.sizes[lens].append(len(head))
+        self.digests[lens].append(hashlib.sha256(head).hexdigest())
+
     def close(self) -> None:
         """Close the files."""
         if self._hasher:
@@ -86,6 +96,11 @@ class MapWriter:
     def _close_files(self) -> None:
         for file in self._files.values():
             file.close()
+
+
+def file_of(lens: str, factored: Collection[str]) -> str:
+    """Return the name of a lens' file."""
+    return f"{lens}.factors" if lens in factored else f"{lens}.safetensors"
 
 
 def _digests(block: Array) -> list[str]:
@@ -133,6 +148,12 @@ def read_heads(fill: Fill, shape: Shape, layers: slice, heads: slice, digests: l
         if hashlib.sha256(data[place * size :][:size]).hexdigest() != digest:
             raise Corrupt
     return file
+
+
+def as_file(values: Array) -> memoryview:
+    """Return a map file of these values [L, H, Q, K]."""
+    layers, heads, queries, keys = values.shape
+    return memoryview(header((layers, heads, queries, keys)) + np.ascontiguousarray(values).tobytes())
 
 
 def values_of(file: memoryview) -> Array:

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from safetensors.numpy import load, save
 
 from ..core.arrays import Array
+from ..core.factors import EVERY, Factors, Whole
 from .backend import BlobBackend
 from .entries import EntryStore
+from .factor_file import encode, read_factors
 from .index import Index
 from .manifest import NAME, Manifest, ManifestCache
-from .map_file import Corrupt, MapWriter, blocks, read_heads, storing, values_of
+from .map_file import Corrupt, Fill, MapWriter, Shape, as_file, blocks, file_of, read_heads, storing, values_of
 from .staging import Attempt
 
 SMALL = "small.safetensors"
@@ -57,22 +62,58 @@ class Stored:
             raise Corrupt
         return dict(load(data))
 
-    def maps(self, lens: str, layers: slice, heads: slice) -> Array:
-        """Return the map of `lens` for slices of its layers and heads: [L', H', Q, K] float32. Raises Corrupt."""
-        return values_of(self.map_file(lens, layers, heads))
+    def maps(self, lens: str, layers: slice, heads: slice, queries: slice = EVERY, keys: slice = EVERY) -> Array:
+        """Return a window of the maps of `lens` for slices of its layers and heads: [L', H', Q', K'] float32, computed if the result has factors.
+
+        Raises Corrupt.
+        """
+        if not self.is_factored(lens):
+            return values_of(self.map_file(lens, layers, heads))[:, :, queries, keys]
+        shape = self._shape(lens)
+        sizes = [len(range(n)[part]) for n, part in zip(shape, (layers, heads, queries, keys), strict=True)]
+        found = np.empty((sizes[0] * sizes[1], *sizes[2:]), np.float32)
+        for place, factors in enumerate(self.factors(lens, layers, heads)):
+            found[place] = factors.tile(0, queries, keys)
+        return found.reshape(sizes)
+
+    def factors(self, lens: str, layers: slice, heads: slice) -> Iterator[Factors]:
+        """Yield what the result keeps of each of these heads, from which any window is computed. Raises Corrupt."""
+        shape, entry = self._shape(lens), self.manifest
+        if self.is_factored(lens):
+            yield from read_factors(
+                self._fill(lens), shape, layers, heads, entry.sizes[lens], entry.digests["maps"][lens]
+            )
+            return
+        for layer, head in product(range(shape[0])[layers], range(shape[1])[heads]):
+            yield Whole(self.maps(lens, slice(layer, layer + 1), slice(head, head + 1))[0])
 
     def map_file(self, lens: str, layers: slice, heads: slice) -> memoryview:
         """Return the same as a safetensors file with one tensor, `map`. Raises Corrupt."""
-        shape, entry = tuple(self.document["shapes"][lens]), self.manifest
-        fill = partial(self.backend.fill, entry.id, entry.folder, f"{lens}.safetensors")
-        return read_heads(fill, shape, layers, heads, entry.digests["maps"][lens])
+        if self.is_factored(lens):
+            return as_file(self.maps(lens, layers, heads))
+        return read_heads(self._fill(lens), self._shape(lens), layers, heads, self.manifest.digests["maps"][lens])
+
+    def is_factored(self, lens: str) -> bool:
+        """Return whether the result keeps the factors of this lens' maps, where they have some."""
+        return lens in self.manifest.sizes
 
     def verify(self) -> None:
         """Read everything, a few heads at a time. Raises Corrupt."""
         self.arrays  # noqa: B018 - reading verifies
         for lens in self.manifest.digests["maps"]:
-            for layers, heads in blocks(self.document["shapes"][lens]):
-                self.maps(lens, layers, heads)
+            for layers, heads in blocks(self._shape(lens)):
+                if self.is_factored(lens):
+                    deque(self.factors(lens, layers, heads), maxlen=0)
+                else:
+                    self.maps(lens, layers, heads)
+
+    def _shape(self, lens: str) -> Shape:
+        layers, heads, queries, keys = self.document["shapes"][lens]
+        return layers, heads, queries, keys
+
+    def _fill(self, lens: str) -> Fill:
+        entry = self.manifest
+        return partial(self.backend.fill, entry.id, entry.folder, file_of(lens, entry.sizes))
 
 
 class Writer(MapWriter):
@@ -82,13 +123,18 @@ class Writer(MapWriter):
         super().__init__(folder)
         self._publish = publish
 
+    def write_factors(self, lens: str, layer: int, head: int, heads: Sequence[Factors]) -> None:
+        """Append heads to a file of factors, in its order. Raises StorageFull."""
+        for one in heads:
+            self.append(lens, encode(one))
+
     def finish(self, document: dict[str, Any], arrays: Mapping[str, Array]) -> int:
         """Write the small arrays and publish the result; return its bytes. Raises StorageFull or StoreUnavailable."""
         self.close()
         small = save(dict(arrays))
         with storing():
             (self._folder / SMALL).write_bytes(small)
-        digests = {"small": hashlib.sha256(small).hexdigest(), "maps": self.digests}
+        digests = {"small": hashlib.sha256(small).hexdigest(), "maps": self.digests, "sizes": self.sizes}
         return self._publish(self._folder, document, digests)
 
 
@@ -151,4 +197,4 @@ class Results(EntryStore):
 
 def _files(manifest: Manifest) -> tuple[str, ...]:
     """Return the names of all files of a result, the manifest first."""
-    return (NAME, SMALL, *(f"{lens}.safetensors" for lens in manifest.digests["maps"]))
+    return (NAME, SMALL, *(file_of(lens, manifest.sizes) for lens in manifest.digests["maps"]))

@@ -1,0 +1,91 @@
+"""The maps of one lens as a file of heads, each of which is its factors or its map: written head by head, and read so.
+
+Every head is a safetensors document of its own. These follow one another; the manifest has the number of bytes of each, and its SHA-256. The metadata of a head
+says how its tensors are put together.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from ..core.arrays import Array
+from ..core.factors import Bias, Factors, ProjectionFactors, Remainder, Visible, WeightFactors, Whole
+from .map_file import BLOCK, Corrupt, Fill, Shape
+
+# What a head may consist of, by its name in files.
+PARTS: dict[str, Any] = {
+    "map": Whole,
+    "weights": WeightFactors,
+    "projection": ProjectionFactors,
+    "remainder": Remainder,
+    "visible": Visible,
+    "bias": Bias,
+}
+NAMES = {part: name for name, part in PARTS.items()}
+
+
+def encode(factors: Factors) -> bytes:
+    """Return the document of a head."""
+    tensors: dict[str, Array] = {}
+    described = _describe(factors, "", tensors)
+    document: bytes = save(tensors, {"head": json.dumps(described)})
+    return document
+
+
+def decode(data: bytes) -> Factors:
+    """Return the factors of a document. Raises Corrupt for any other bytes."""
+    try:
+        length = int.from_bytes(data[:8], "little")
+        described = json.loads(json.loads(data[8 : 8 + length])["__metadata__"]["head"])
+        factors: Factors = _build(described, "", load(data))
+    except (SafetensorError, ValueError, LookupError, TypeError) as error:
+        raise Corrupt from error
+    return factors
+
+
+def _describe(part: Any, prefix: str, tensors: dict[str, Array]) -> dict[str, Any]:
+    """Return what is not an array in a part; put its arrays into `tensors`."""
+    described: dict[str, Any] = {"kind": NAMES[type(part)]}
+    for name in (one.name for one in fields(part)):
+        value = getattr(part, name)
+        if isinstance(value, np.ndarray):
+            tensors[prefix + name] = np.ascontiguousarray(value)
+        else:
+            described[name] = _describe(value, f"{prefix}{name}.", tensors) if type(value) in NAMES else value
+    return described
+
+
+def _build(described: dict[str, Any], prefix: str, tensors: dict[str, Array]) -> Any:
+    """Return the part that _describe described."""
+    part = PARTS[described.pop("kind")]
+    for name, value in described.items():
+        if isinstance(value, dict):
+            described[name] = _build(value, f"{prefix}{name}.", tensors)
+    arrays = {one.name: tensors[prefix + one.name] for one in fields(part) if prefix + one.name in tensors}
+    return part(**described, **arrays)
+
+
+def read_factors(
+    fill: Fill, shape: Shape, layers: slice, heads: slice, sizes: Sequence[int], digests: Sequence[str]
+) -> Iterator[Factors]:
+    """Yield the factors of some layers and heads, verified, a few in memory at a time. `fill` reads from the file. Raises Corrupt."""
+    ends = list(accumulate(sizes))
+    for layer in range(shape[0])[layers]:
+        places = [layer * shape[1] + head for head in range(shape[1])[heads]]
+        most = max(1, BLOCK // max(sizes[layer * shape[1] :][: shape[1]]))  # heads that are read at once
+        for low in range(0, len(places), most):
+            found = {place: bytearray(sizes[place]) for place in places[low : low + most]}
+            fill([(ends[place] - sizes[place], memoryview(data)) for place, data in found.items()])
+            for place, data in found.items():
+                if hashlib.sha256(data).hexdigest() != digests[place]:
+                    raise Corrupt
+                yield decode(bytes(data))
