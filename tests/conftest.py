@@ -77,6 +77,13 @@ def embedded(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator
 
 
 @pytest.fixture(scope="session")
+def factored(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[Server]:
+    """A server that keeps factors of short texts too."""
+    with Server(tmp_path_factory.mktemp("factored") / "home", models, keep="factors") as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[Cluster]:
     """Two servers and two workers."""
     with Cluster(tmp_path_factory.mktemp("cluster") / "home", models, servers=2, workers=2, prewarm=True) as running:

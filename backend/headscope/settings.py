@@ -22,6 +22,8 @@ GIB = 1024**3
 REDIS = "^(rediss?|unix)://"
 POSTGRESQL = "^postgres(ql)?://"
 
+Keep = Literal["smaller", "maps", "factors"]
+
 
 class Settings(BaseSettings):
     """All settings; names end with the unit. Raises InvalidSetting for an invalid value."""
@@ -71,6 +73,10 @@ class Settings(BaseSettings):
         default=20 * GIB, ge=0, description="Disk space for stored results; the least recently used are evicted."
     )
     job_bytes: int = Field(default=4 * GIB, ge=0, description="Most memory, and most disk space, of one analysis.")
+    keep: Keep = Field(
+        default="smaller",
+        description="What results keep of the map of a head: the map, factors from which any part of it is computed, or the smaller of the two.",
+    )
     warm_bytes: int = Field(
         default=4 * GIB, ge=0, description="Memory for loaded models; the least recently used are evicted."
     )

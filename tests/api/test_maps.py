@@ -19,11 +19,10 @@ from headscope.api.http import tensors
 from headscope.api.routes.maps import MapSlice
 from headscope.errors import BudgetExceeded
 from headscope.server.limiters import Limiters
-from tests.support.cluster import both_deployments
 from tests.support.maps import slow_sinks
 from tests.support.server import Server, eventually
 
-pytestmark = both_deployments
+pytestmark = pytest.mark.parametrize("server", ["embedded", "factored", "cluster"], indirect=True, scope="session")
 LENSES = ["weights", "effective", "effective-simplex"]
 TEXT = "The cat sat on the mat because it was tired, and the mat was warm."
 
@@ -182,7 +181,9 @@ def test_a_slice_of_maps_that_are_too_large(document: dict[str, Any], monkeypatc
         return maps[layers, heads]
 
     shapes = {"shapes": {"weights": list(maps.shape)}, "layers": [0, 1, 2], "heads": [0, 1, 2, 3]}
-    stored: Any = SimpleNamespace(document={**document, **shapes, "kept": ["weights"]}, maps=values)
+    stored: Any = SimpleNamespace(
+        document={**document, **shapes, "kept": ["weights"]}, maps=values, is_factored=lambda lens: False
+    )
     monkeypatch.setattr(tensors, "MAX_BYTES", maps.nbytes // 3)
     for dtype in ("float32", "float16"):
         with pytest.raises(BudgetExceeded):

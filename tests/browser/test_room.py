@@ -45,7 +45,7 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     limit = room(LONG, "weights")
     assert limit < min(room(LONG, "weights", "effective"), room(LONGER, "weights"))
     assert limit > room(LONGER)
-    with Server(folder / "home", folder / "models", job_bytes=limit) as running:
+    with Server(folder / "home", folder / "models", job_bytes=limit, keep="maps") as running:
         yield running
 
 

@@ -332,7 +332,7 @@ def files_damaged(stage: Stage, load: Load) -> None:
     stage.struck()
     for client in done:
         folder = stage.server.home / "results" / client.id[:2] / client.id
-        for file in folder.glob("*.safetensors"):
+        for file in [*folder.glob("*.safetensors"), *folder.glob("*.factors")]:
             flip(file)
         client.version = "0"  # it is computed again
         stage.others[client.id] = 1

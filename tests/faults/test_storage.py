@@ -36,7 +36,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[S
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[Server]:
     """A server with a small store and a limit on its file sizes."""
-    with Server(tmp_path_factory.mktemp("small") / "home", models, quota_bytes=10_000_000) as server:
+    with Server(tmp_path_factory.mktemp("small") / "home", models, quota_bytes=10_000_000, keep="maps") as server:
         yield server
 
 
@@ -52,6 +52,11 @@ def flip(path: Path) -> None:
     path.write_bytes(data)
 
 
+def weights_of(place: Path) -> Path:
+    """Return the file of the weights: of maps, or of factors if the text is longer."""
+    return next(place.glob("weights.*"))
+
+
 def read_map(server: Server, id_: str) -> np.ndarray:
     """Return the whole map of the weights."""
     answer = server.get(f"/analyses/{id_}/maps/weights")
@@ -60,9 +65,9 @@ def read_map(server: Server, id_: str) -> np.ndarray:
 
 
 DAMAGE: dict[str, Callable[[Path], Any]] = {
-    "map-bit": lambda place: flip(place / "weights.safetensors"),
-    "map-cut": lambda place: (place / "weights.safetensors").write_bytes(b"cut"),
-    "map-missing": lambda place: (place / "weights.safetensors").unlink(),
+    "map-bit": lambda place: flip(weights_of(place)),
+    "map-cut": lambda place: weights_of(place).write_bytes(b"cut"),
+    "map-missing": lambda place: weights_of(place).unlink(),
     "manifest-bit": lambda place: flip(place / "manifest.json"),
     "manifest-missing": lambda place: (place / "manifest.json").unlink(),
     "folder-missing": shutil.rmtree,
@@ -78,6 +83,15 @@ def test_damaged_maps_are_computed_again(shared: Server, damage: str) -> None:
     DAMAGE[damage](folder(shared, id_))
     assert np.array_equal(read_map(shared, id_), before)
     assert shared.metric("corrupt_results_total") == counted + 1
+    assert np.array_equal(read_map(shared, id_), before)
+    assert shared.metric("corrupt_results_total") == counted + 1
+
+
+def test_damaged_factors_are_computed_again(shared: Server) -> None:
+    """The same for a long text, of which factors are kept."""
+    id_ = shared.analyse(**LONG)["id"]
+    before, counted = read_map(shared, id_), shared.settled("corrupt_results_total")
+    flip(folder(shared, id_) / "weights.factors")
     assert np.array_equal(read_map(shared, id_), before)
     assert shared.metric("corrupt_results_total") == counted + 1
 
@@ -100,8 +114,8 @@ def test_other_answers_survive_damage_too(shared: Server, path: str) -> None:
     """Thumbnails, measures, edges and exports of a damaged result are recomputed."""
     id_ = shared.analyse(model="bert", text=f"Damaged before {path}.")["id"]
     before = shared.get(f"/analyses/{id_}/{path}")
-    for file in ("small.safetensors", "weights.safetensors"):
-        flip(folder(shared, id_) / file)
+    for file in (folder(shared, id_) / "small.safetensors", weights_of(folder(shared, id_))):
+        flip(file)
     after = shared.get(f"/analyses/{id_}/{path}")
     assert (before.status_code, after.status_code) == (200, 200)
     if path.startswith("edges"):
@@ -143,7 +157,7 @@ def test_many_readers_one_repair(shared: Server) -> None:
     """Sixteen readers find the same damage: all get the right map, which is recomputed once."""
     id_ = shared.analyse(model="bert", text="Damaged for many.")["id"]
     before, passes = read_map(shared, id_), shared.settled("forward_passes_total")
-    flip(folder(shared, id_) / "weights.safetensors")
+    flip(weights_of(folder(shared, id_)))
     with ThreadPoolExecutor(16) as threads:
         for got in threads.map(lambda _: read_map(shared, id_), range(16)):
             assert np.array_equal(got, before)

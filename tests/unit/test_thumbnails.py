@@ -134,4 +134,4 @@ def test_pooled_cells_of_undefined_rows() -> None:
     """Undefined entries do not count, and a cell without any other is undefined; the largest magnitude may be negative."""
     rows = np.array([[[np.nan, np.nan, -3.0], [np.nan, np.nan, 2.0], [1.0, -1.0, np.nan]]], np.float32)
     expected = np.array([[[np.nan, -3.0], [1.0, np.nan]]], np.float32)
-    assert np.array_equal(pool_cells(rows, 2, signed=True), expected, equal_nan=True)
+    assert np.array_equal(pool_cells(rows, 2, 2, signed=True), expected, equal_nan=True)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import prod
+from math import inf, prod
 
 from ..core.attention import BLOCK_BYTES
 from ..errors import BudgetExceeded, Unknown
 from ..lenses import LENSES
+from ..mechanisms import MECHANISMS
+from ..settings import Keep
 from .request import AnalysisRequest
 
 FLOAT = 4
@@ -19,7 +21,10 @@ BLOCKS = 6
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """What an analysis computes: layers, heads, tokens along both axes, the lenses whose maps are kept, and whether whole layers are needed at once."""
+    """What an analysis computes: layers, heads, tokens along both axes, the lenses whose maps are kept, and whether whole layers are needed at once.
+
+    `keep` says which maps are kept as factors, `width` is that of the heads.
+    """
 
     layers: list[int]
     heads: list[int]
@@ -28,6 +33,10 @@ class MemoryPlan:
     kept: list[str]
     whole: bool
     counts: Mapping[int, int]  # heads of every layer
+    keep: Keep = "maps"
+    width: int = 0
+    softmax: bool = True  # whether weights are the softmax of scores
+    limit: float = inf  # bytes that the analysis may take
 
     def present(self, layer: int) -> list[int]:
         """Return the selected heads that a layer has."""
@@ -43,9 +52,29 @@ class MemoryPlan:
         return (len(self.layers), heads, self.queries, self.keys)
 
     @property
+    def factored(self) -> list[str]:
+        """Lenses of which factors are kept, where heads have some."""
+        return [lens for lens in self.kept if self.prefers(self.factor_bytes(lens))]
+
+    def prefers(self, size: float) -> bool:
+        """Return whether a head's factors of `size` bytes are kept instead of its map."""
+        most = {"maps": 0, "smaller": self.queries * self.keys * FLOAT, "factors": inf}
+        return size < most[self.keep]
+
+    def factor_bytes(self, lens: str) -> float:
+        """Return about how many bytes the factors of a head take; infinitely many if maps of the lens have none."""
+        factoring = LENSES[lens].factoring
+        if factoring is None or (factoring.softmax and not self.softmax):
+            return inf
+        pair = (self.queries + self.keys + self.width) * self.width * FLOAT
+        return factoring.pairs * pair + 2 * FLOAT * self.queries
+
+    @property
     def map_bytes(self) -> int:
-        """Bytes of the maps that are kept."""
-        return sum(prod(self.shape(lens)) for lens in self.kept) * FLOAT
+        """Bytes of the maps, or factors, that are kept."""
+        factored, heads = self.factored, len(self.layers) * len(self.heads)
+        maps = sum(prod(self.shape(lens)) for lens in self.kept if lens not in factored) * FLOAT
+        return maps + heads * sum(int(self.factor_bytes(lens)) for lens in factored)
 
     @property
     def work_bytes(self) -> int:
@@ -60,8 +89,19 @@ class MemoryPlan:
         return self.map_bytes + self.work_bytes
 
 
-def plan(request: AnalysisRequest, counts: Mapping[int, int], queries: int, keys: int) -> MemoryPlan:
-    """Plan an analysis; `counts` is the number of heads of every layer that attends. Raises Unknown for a layer or head that the model does not have."""
+def plan(
+    request: AnalysisRequest,
+    counts: Mapping[int, int],
+    queries: int,
+    keys: int,
+    *,
+    keep: Keep = "maps",
+    width: int = 0,
+) -> MemoryPlan:
+    """Plan an analysis; `counts` is the number of heads of every layer that attends, and `width` their width.
+
+    Raises Unknown for a layer or head that the model does not have.
+    """
     layers, heads = list(counts), range(max(counts.values()))
     chosen = layers if request.layers is None else request.layers
     if not set(chosen) <= set(layers):
@@ -70,14 +110,15 @@ def plan(request: AnalysisRequest, counts: Mapping[int, int], queries: int, keys
         raise Unknown("head", f"The model has heads 0 to {heads[-1]}.", pointer="/heads")
     whole = any(LENSES[name].of == "layer" for name in request.readings)
     kept = request.lens_names if request.maps else []
-    return MemoryPlan(chosen, list(request.heads or heads), queries, keys, kept, whole, counts)
+    softmax = request.mechanism is None or MECHANISMS[request.mechanism.name].softmax
+    return MemoryPlan(chosen, list(request.heads or heads), queries, keys, kept, whole, counts, keep, width, softmax)
 
 
-def check(planned: MemoryPlan, limit: int) -> None:
-    """Raise BudgetExceeded, with suggestions that would fit, if an analysis needs more than `limit` bytes."""
+def check(planned: MemoryPlan, limit: int) -> MemoryPlan:
+    """Return the plan with its limit. Raise BudgetExceeded, with suggestions that would fit, if an analysis needs more than `limit` bytes."""
     actual = planned.bytes
     if actual <= limit:
-        return
+        return replace(planned, limit=limit)
     longest = max(planned.queries, planned.keys)
     fitting_tokens = bisect_right(range(longest), limit, key=lambda n: _cut(planned, n).bytes) - 1
     hints = []
@@ -95,6 +136,19 @@ def check(planned: MemoryPlan, limit: int) -> None:
         limit=limit,
         actual=actual,
     )
+
+
+def check_kept(planned: MemoryPlan, kept: int) -> None:
+    """Raise BudgetExceeded if the bytes kept so far exceed the plan's limit, because heads that were expected to have factors have none."""
+    actual = kept + planned.work_bytes
+    if actual > planned.limit:
+        limit = int(planned.limit)
+        raise BudgetExceeded(
+            f"Some heads have no factors, and with their maps the result exceeds {size(limit)}. Analyse fewer tokens, layers or lenses, or keep no maps (maps: false).",
+            pointer="/text",
+            limit=limit,
+            actual=actual,
+        )
 
 
 def _cut(planned: MemoryPlan, tokens: int) -> MemoryPlan:

@@ -132,9 +132,10 @@ def _prepare(
             task = replace(task, request=task.request.model_copy(update={"mechanism": recipe.mechanism}))
         encoded, first = model.encode(**task.request.input), recipe.chosen[0]
         axes, heads = encoded.axes(first.kind), {site.layer: site.heads for site in recipe.chosen}
-        plan = memory.plan(task.request, heads, len(axes.queries), len(axes.keys))
+        sides = len(axes.queries), len(axes.keys)
+        plan = memory.plan(task.request, heads, *sides, keep=task.keep, width=first.width)
         if limit is not None:
-            memory.check(plan, limit)
+            plan = memory.check(plan, limit)
         task.progress(0.0, "forward", f"layer 1 of {recipe.chosen[-1].layer + 1}")
         setting = PassContext(heads, model.width, axes, model.vectors)
         return _Prepared(task, recipe, encoded, plan, setting, time.perf_counter() - started)

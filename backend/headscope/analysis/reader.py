@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache, partial
 from traceback import clear_frames
 from typing import Any
@@ -14,13 +14,15 @@ import torch
 
 from ..capture import Batch, CaptureSpec, by_input, part
 from ..core.arrays import Array
-from ..core.attention import Kind, Layer, Reading
+from ..core.attention import Kind, Layer, Reading, required
+from ..core.factors import Factors, ProjectionFactors, Whole
 from ..core.tokens import BatchTokens, Token
 from ..errors import HeadscopeError
 from ..lenses import LENSES
 from ..measures import MEASURES
 from ..measures.thumbnail import pool, quantise
-from .memory import MemoryPlan
+from ..settings import Keep
+from .memory import MemoryPlan, check_kept
 from .request import AnalysisRequest
 from .result import MapSink, Result
 
@@ -37,21 +39,23 @@ Places = tuple[int, ...]
 
 @dataclass(frozen=True)
 class AnalysisTask:
-    """An analysis to run: its request, the sink for its maps, a progress callback (which may raise to stop it), and whether thumbnails are made."""
+    """An analysis to run: its request, the sink for its maps, a progress callback (which may raise to stop it), whether thumbnails are made, and what is kept."""
 
     request: AnalysisRequest
     sink: MapSink
     progress: Progress = lambda fraction, stage, detail: None
     tiles: bool = True
+    keep: Keep = "maps"
 
 
 @dataclass(frozen=True, slots=True)
 class _MapBlocks:
-    """Blocks of maps for the sinks: lens -> [B, h, Q, K], starting at (layer, head) of the selection."""
+    """What sinks get of a block of heads that starts at (layer, head) of the selection: lens -> maps [B, h, Q, K], and lens -> the h heads of each input."""
 
     layer: int
     head: int
     blocks: dict[str, torch.Tensor]
+    factors: dict[str, list[list[Factors]]] = field(default_factory=dict)
 
 
 class Reader:
@@ -69,6 +73,8 @@ class Reader:
         self._shown = frozenset(request.lens_names if tasks[0].tiles else ())
         self._written = frozenset(number for number, task in enumerate(tasks) if task.request.maps)
         self._kept = request.lens_names if self._written else []
+        self._factored = plan.factored if self._written else []
+        self._kept_bytes = [0] * len(tasks)
         self._heads = frozenset(plan.heads)
         self._place = {layer: place for place, layer in enumerate(plan.layers)}
         self._last = max(plan.layers)
@@ -115,7 +121,8 @@ class Reader:
         task = self._tasks[number]
         if number not in self._opened:
             self._opened.add(number)
-            task.sink.open({lens: self._plan.shape(lens) for lens in self._kept} if number in self._written else {})
+            kept, factored = (self._kept, self._factored) if number in self._written else ([], [])
+            task.sink.open({lens: self._plan.shape(lens) for lens in kept}, factored)
         task.progress(min(1.0, (layer + 1) / (self._last + 1)), "forward", f"layer {layer + 1} of {self._last + 1}")
 
     def _read(self, batch: Batch) -> list[_MapBlocks]:
@@ -135,8 +142,9 @@ class Reader:
         }
         for key, values in (*self._notes(readings), *self._measured(chosen, readings)):
             self._keep(key, values, chosen.places, place, head)
+        maps = self._maps(chosen, readings, place, head)
         self.reading_s += time.perf_counter() - started
-        return self._maps(chosen, readings, place, head)
+        return maps
 
     def _apply(self, name: str, layer: Layer, params: Any) -> Reading:
         """Read a layer through a lens, and time it."""
@@ -184,13 +192,31 @@ class Reader:
     def _maps(self, batch: Batch, readings: Readings, place: int, head: int) -> list[_MapBlocks]:
         """Return the maps for the sinks; after a layer's last head, also empty ones for the selected heads that it does not have."""
         size, index = len(batch.places), batch.layer.index
-        found = {name: by_input(reading.map, size) for name, reading in readings.items() if name in self._kept}
-        maps = [_MapBlocks(place, head, found)]
+        whole = {name: readings[name].map for name in readings if name in self._kept and name not in self._factored}
+        blocks = {name: by_input(maps, size) for name, maps in whole.items()}
+        factors = {
+            name: [self._factors(name, batch.one(one), _part_of(readings[name], size, (one,))) for one in range(size)]
+            for name in readings
+            if name in self._factored
+        }
+        maps = [_MapBlocks(place, head, blocks, factors)]
         absent = self._plan.absent(index) if batch.layer.heads[-1] == self._plan.present(index)[-1] else 0
         if absent:
-            empty = torch.full((size, absent, *batch.layer.weights.shape[1:]), torch.nan)
-            maps.append(_MapBlocks(place, len(self._plan.heads) - absent, dict.fromkeys(found, empty)))
+            sides, first = batch.layer.weights.shape[1:], len(self._plan.heads) - absent
+            empty = {name: torch.full((size, absent, *sides), torch.nan) for name in blocks}
+            maps.append(_MapBlocks(place, first, empty, dict.fromkeys(factors, [[_nothing(*sides)] * absent] * size)))
         return maps
+
+    def _factors(self, name: str, layer: Layer, reading: Reading) -> list[Factors]:
+        """Return what is kept of each head of an input: its factors, or its map where it has none or a smaller map."""
+        factoring = required(LENSES[name].factoring)
+        factors = factoring.factor(layer, reading)
+        heads = range(len(layer.heads))
+        found: list[Factors | None] = [None if factors is None else factors.head(head) for head in heads]
+        return [
+            one if one is not None and self._plan.prefers(one.nbytes) else Whole(reading.map[[head]].cpu().numpy())
+            for head, one in enumerate(found)
+        ]
 
     # -- whole layers ---------------------------------------------------------------------------------------------------------------------
 
@@ -280,9 +306,19 @@ class Reader:
         if number not in self._written:
             return
         started = time.perf_counter()
+        sink = self._tasks[number].sink
         for name, block in maps.blocks.items():
-            self._tasks[number].sink.write(name, maps.layer, maps.head, block[place].cpu().numpy())
+            self._count(number, block[place].nbytes)
+            sink.write(name, maps.layer, maps.head, block[place].cpu().numpy())
+        for name, heads in maps.factors.items():
+            self._count(number, sum(one.nbytes for one in heads[place]))
+            sink.write_factors(name, maps.layer, maps.head, heads[place])
         self.writing_s += time.perf_counter() - started
+
+    def _count(self, number: int, size: int) -> None:
+        """Count bytes that are kept of an input. Raises BudgetExceeded."""
+        self._kept_bytes[number] += size
+        check_kept(self._plan, self._kept_bytes[number])
 
     def result(
         self,
@@ -339,6 +375,12 @@ def _part_of(reading: Reading, size: int, places: Places) -> Reading:
     parts: dict[str, Any] = {name: part(one, size, places) for name, one in tensors.items()}
     span = None if reading.span is None or len(places) > 1 else reading.span.part(size, places[0])
     return replace(reading, **parts, span=span)
+
+
+def _nothing(queries: int, keys: int) -> Factors:
+    """Return the factors of the map of a head that does not exist: undefined everywhere."""
+    undefined = np.full((1, queries, 1), np.nan, np.float32)
+    return ProjectionFactors(undefined, np.ones((1, keys, 1), np.float32), np.zeros((1, 0, 0), np.float32))
 
 
 def _in_order(found: list[torch.Tensor], groups: list[Places]) -> torch.Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol, Self
 
@@ -11,6 +11,7 @@ from pydantic import TypeAdapter
 
 from ..core.arrays import Array
 from ..core.attention import Kind, ResultWarning
+from ..core.factors import Factors
 from ..core.tokens import TOKENS, Token
 from ..models.tokens import Grid
 from .request import AnalysisRequest
@@ -25,11 +26,17 @@ GRID = TypeAdapter[Grid | None](Grid | None)
 class MapSink(Protocol):
     """A destination for maps, which arrive in blocks of heads, each lens in order of layer and head."""
 
-    def open(self, shapes: dict[str, Shape]) -> None:
-        """Begin with the shape [L, H, Q, K] of each lens that is kept. If the analysis restarts, this is called again and discards what was written."""
+    def open(self, shapes: dict[str, Shape], factored: Collection[str] = ()) -> None:
+        """Begin with the shape [L, H, Q, K] of each lens that is kept, and the lenses of which factors arrive.
+
+        If the analysis restarts, this is called again and discards what was written.
+        """
 
     def write(self, lens: str, layer: int, head: int, block: Array) -> None:
         """Write a block [h, Q, K] of float32 that starts at (layer, head) of the selection."""
+
+    def write_factors(self, lens: str, layer: int, head: int, heads: Sequence[Factors]) -> None:
+        """Write the heads from (layer, head) of the selection on, each as what determines its map."""
 
 
 class MemorySink:
@@ -38,13 +45,18 @@ class MemorySink:
     def __init__(self) -> None:
         self.maps: dict[str, Array] = {}
 
-    def open(self, shapes: dict[str, Shape]) -> None:
+    def open(self, shapes: dict[str, Shape], factored: Collection[str] = ()) -> None:
         """Allocate every map, by torch: numpy requests huge pages, which can take several times as long as the analysis."""
         self.maps = {lens: torch.empty(shape, dtype=torch.float32).numpy() for lens, shape in shapes.items()}
 
     def write(self, lens: str, layer: int, head: int, block: Array) -> None:
         """Copy the block into its map."""
         self.maps[lens][layer, head : head + block.shape[0]] = block
+
+    def write_factors(self, lens: str, layer: int, head: int, heads: Sequence[Factors]) -> None:
+        """Compute the maps."""
+        for place, one in enumerate(heads, head):
+            self.maps[lens][layer, place] = one.tile(0)
 
 
 @dataclass(frozen=True)

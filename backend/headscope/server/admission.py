@@ -15,7 +15,7 @@ from ..models.catalog import Catalog
 from ..models.facts import Facts
 from ..models.located import Located, file_digest
 from ..models.trained_mechanism import SOFTMAX
-from ..settings import Settings
+from ..settings import Keep, Settings
 from ..studies.request import StudyRequest
 
 
@@ -87,7 +87,7 @@ class Admission:
             facts = self._catalog.facts(self._catalog.locate(one.model))
             if facts is not None:
                 longest = min(tokens, facts.tower(one.kind).max_tokens or tokens)
-                self._check_fits(facts, one, longest, longest)
+                self._check_fits(facts, one, longest, longest, keep="maps")
 
     def _check_size(self, located: Located, facts: Facts, request: AnalysisRequest) -> int | None:
         """Return the number of queries if the tokens along both axes are known. Raises TooManyTokens or BudgetExceeded."""
@@ -103,13 +103,14 @@ class Admission:
         if most is not None:
             queries, keys = min(queries, most), min(keys, most)
         tokens.check_length(queries, tower.max_tokens)
-        self._check_fits(facts, request, queries, keys)
+        self._check_fits(facts, request, queries, keys, self._settings.keep)
         return queries
 
-    def _check_fits(self, facts: Facts, request: AnalysisRequest, queries: int, keys: int) -> None:
+    def _check_fits(self, facts: Facts, request: AnalysisRequest, queries: int, keys: int, keep: Keep) -> None:
         """Raise BudgetExceeded unless memory and disk suffice."""
         tower = facts.tower(request.kind)
-        planned = memory.plan(request, dict.fromkeys(range(tower.layers), tower.heads), queries, keys)
+        counts = dict.fromkeys(range(tower.layers), tower.heads)
+        planned = memory.plan(request, counts, queries, keys, keep=keep, width=tower.head_width)
         memory.check(planned, min(self._settings.job_bytes, self._settings.quota_bytes))
 
     def _count_tokens(self, located: Located, facts: Facts, request: AnalysisRequest) -> int | None:

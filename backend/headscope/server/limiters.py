@@ -124,7 +124,7 @@ class Limiters:
         self.datasets = Limiter(total=3, each=2, waiting=4)
         # Each holds a head map in memory until the last byte is sent.
         self.exports = Limiter(total=16, each=4, waiting=4)
-        # Each holds all head maps of two layers in memory.
+        # Each holds some head maps of two analyses in memory.
         self.comparisons = Limiter(total=2, each=1)
         # Request bodies that are received completely before their route runs.
         self.bodies = MemoryLimiter(total=128 * MIB, each=64 * MIB)

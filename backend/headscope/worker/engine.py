@@ -175,7 +175,8 @@ class AnalysisEngine:
         if located.local and job.id not in map(request.key, located.accepted_digests()):
             raise CorruptModel("The model's files changed after the request was accepted. Send it again.")
         writer = writers.enter_context(self._results.writer(job.id, (job.id, job.run)))
-        return JobTask(request=request, job=job, located=located, sink=writer, progress=_Progress(reporter, job.id))
+        progress, keep = _Progress(reporter, job.id), self._settings.keep
+        return JobTask(request=request, job=job, located=located, sink=writer, progress=progress, keep=keep)
 
     def _analyse(self, tasks: Sequence[JobTask]) -> dict[str, Problem | None]:
         """Load the model that the tasks share, run them, and store their results."""

@@ -42,15 +42,15 @@ def quantise(values: Array, signed: bool) -> dict[str, Array]:
     }
 
 
-def pool_cells(maps: Array, size: int, signed: bool) -> Array:
-    """Pool maps [..., Q, K] by cells of size × size entries, of which the last ones may be smaller: [..., ceil(Q / size), ceil(K / size)].
+def pool_cells(maps: Array, rows: int, columns: int, signed: bool) -> Array:
+    """Pool maps [..., Q, K] by cells of rows × columns entries, of which the last ones may be smaller: [..., ceil(Q / rows), ceil(K / columns)].
 
     A cell is its entry of largest magnitude, NaN if all of them are.
     """
-    if size == 1:
+    if rows == columns == 1:
         return maps
     high = low = maps
-    for axis in (-2, -1):
+    for axis, size in ((-2, rows), (-1, columns)):
         starts = np.arange(0, maps.shape[axis], size)
         high = np.fmax.reduceat(high, starts, axis)
         low = np.fmin.reduceat(low, starts, axis) if signed else high

@@ -41,6 +41,22 @@ class Grouping:
             return maps
         return group(maps, self.queries, self.keys)
 
+    def cut(self, queries: slice, keys: slice) -> tuple[Grouping, slice, slice]:
+        """Return the grouping of a window of rows and columns, and the tokens along both axes that it merges."""
+        if self.queries is None or self.keys is None:
+            return self, queries, keys
+        return (
+            Grouping(self.queries[queries], self.keys[keys]),
+            _tokens(self.queries, queries),
+            _tokens(self.keys, keys),
+        )
+
+
+def _tokens(sizes: Sequence[int], part: slice) -> slice:
+    """Return the tokens of some groups."""
+    start = sum(sizes[: part.start])
+    return slice(start, start + sum(sizes[part]))
+
 
 def parse_grouping(document: dict[str, Any], by: str, groups: str | None, key_groups: str | None) -> Grouping:
     """Resolve the parameters for the tokens of an analysis. Raises InvalidRequest."""

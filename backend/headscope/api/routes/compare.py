@@ -16,6 +16,7 @@ from ...errors import InvalidRequest
 from ...lenses import LENSES
 from ...measures.compare import COMPARISONS
 from ...store import Stored
+from ...store.map_file import blocks
 from ..dependencies import OtherDep, ResourceDep, check_kept, heads_of, limit_by, parse_slice
 from ..documents.arrays import to_lists
 from ..http.conditional import READS
@@ -25,7 +26,6 @@ from ..schemas.results import AlignedTokens, ComparedAnalyses, TokenPair
 router = APIRouter(prefix="/analyses/{id}/compare/{other}", tags=["results"], responses=READS)
 
 By = Literal["token", "word"]
-ALL = slice(None)
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class _Side:
     def heads(self) -> list[int]:
         return heads_of(self.document, self.lens)
 
-    async def maps(self, layer: slice, heads: slice = ALL) -> Array:
-        """Read the maps [H, V, W] of one layer, so that only two layers are in memory at a time."""
+    async def maps(self, layer: slice, heads: slice) -> Array:
+        """Read the maps [h, V, W] of some heads of one layer, so that only a few of both analyses are in memory at a time."""
 
         def read_maps(stored: Stored) -> Array:
             maps: Array = stored.maps(self.lens, layer, heads)[0]
@@ -79,12 +79,12 @@ async def compare(
         raise InvalidRequest("A single head needs both layer and head. Send both, or neither.", pointer="/head")
     else:
         _check_same_heads(first, second)
-    rows = []
-    for i in range(len(second.document["layers"])):
-        theirs = await second.maps(slice(i, i + 1))  # [H, V, W]
-        ours = await first.maps(slice(i, i + 1)) if single is None else np.broadcast_to(single, theirs.shape)
-        rows.append(await _compare_maps(first, second, ours, theirs))
-    values = {name: [to_lists(row[name]) for row in rows] for name in rows[0]}
+    rows: list[list[dict[str, Array]]] = [[] for _ in second.document["layers"]]
+    for layers, heads in blocks(second.document["shapes"][second.lens]):
+        theirs = await second.maps(layers, heads)  # [h, V, W]
+        ours = await first.maps(layers, heads) if single is None else np.broadcast_to(single, theirs.shape)
+        rows[layers.start].append(await _compare_maps(first, second, ours, theirs))
+    values = {name: [to_lists(np.concatenate([part[name] for part in row])) for row in rows] for name in rows[0][0]}
     return ComparedAnalyses(
         lens=first.lens,
         other_lens=second.lens,

@@ -13,6 +13,7 @@ from pydantic import BaseModel, BeforeValidator
 from starlette.responses import Response
 
 from ...core.arrays import Array
+from ...core.factors import Factors
 from ...core.streams import PIECE
 from ...errors import InvalidRequest, Unknown, Unsupported
 from ...lenses import LENSES
@@ -29,7 +30,7 @@ from ..documents.arrays import encode_image, pool_cells, pool_tiles, quantise
 from ..documents.thumbnails import Without, draw_without
 from ..error_responses import media
 from ..http.conditional import CONDITIONAL
-from ..http.grouping import By, Groups, KeyGroups, parse_grouping
+from ..http.grouping import By, Grouping, Groups, KeyGroups, parse_grouping
 from ..http.response_cache import CachedRoute
 from ..http.tensors import MEDIA, Format, check_size, choose_format, encode
 from ..schemas.results import Edge, Edges, MeasureValues
@@ -44,6 +45,9 @@ FormatQuery = Annotated[Format | None, Query(alias="format", description="Overri
 RuleQuery = Annotated[edge_rules.Rule, BeforeValidator(lambda rule: rule.replace(" ", "+"))]
 TENSOR = media(*MEDIA.values())
 MAX_EDGES = 20_000
+# Entries of a map that are computed at once from factors, and bytes that each takes meanwhile.
+COMPUTED = 1024 * 1024
+COMPUTED_BYTES = 24
 # Copies of a block of maps, some in float64, while thumbnails are drawn from them.
 COPIES = 6
 
@@ -82,19 +86,41 @@ class MapSlice(BaseModel):
         count = prod((layers.stop - layers.start, heads.stop - heads.start, *cells))
         itemsize = np.dtype(self.dtype).itemsize
         check_size(count, itemsize)
-        needed = max(count * itemsize, q * k * 4)  # at least one head is read at once
+        factored = stored.is_factored(lens)
+        # At least one head is read at once, or some rows of it computed.
+        tokens = [part.stop - part.start for part in grouping.cut(queries, keys)[1:]]
+        needed = max(count * itemsize, min(prod(tokens), COMPUTED) * COMPUTED_BYTES if factored else q * k * 4)
         if needed > PIECE:
             room.take(needed)
         if not self.is_computed(format_) and (format_, self.query, self.key) == ("safetensors", None, None):
             return Response(stored.map_file(lens, layers, heads), media_type=MEDIA[format_])
-        chosen, parts = (layers.stop - layers.start, heads.stop - heads.start), []
+        chosen, signed, parts = (layers.stop - layers.start, heads.stop - heads.start), LENSES[lens].signed, []
         # Block by block, because the slice may be much smaller than the maps.
-        for layer, head in blocks((*chosen, q, k)):
-            values = stored.maps(lens, _shift(layer, layers), _shift(head, heads))  # [1, H', Q, K]
-            values = pool_cells(grouping.apply(values)[:, :, queries, keys], self.pool, LENSES[lens].signed)
-            parts.append(_convert(values, self.dtype, LENSES[lens].signed))
+        for layer, head in blocks((*chosen, 1, 1) if factored else (*chosen, q, k)):
+            block = lens, _shift(layer, layers), _shift(head, heads)
+            if factored:
+                found = [self._compute(one, grouping, queries, keys, signed) for one in stored.factors(*block)]
+                values = np.stack(found)[None]  # [1, H', Q', K']
+            else:
+                values = grouping.apply(stored.maps(*block))[:, :, queries, keys]
+                values = pool_cells(values, self.pool, self.pool, signed)
+            parts.append(_convert(values, self.dtype, signed))
         joined = {name: np.concatenate([part[name][0] for part in parts]) for name in parts[0]}
         return encode({name: values.reshape(*chosen, *values.shape[1:]) for name, values in joined.items()}, format_)
+
+    def _compute(self, factors: Factors, grouping: Grouping, queries: slice, keys: slice, signed: bool) -> Array:
+        """Compute the slice of a head, [Q', K'], a few rows at a time: while it is pooled, memory does not grow with the number of tokens."""
+        columns = grouping.cut(queries, keys)[2]
+        most = max(1, COMPUTED // max(1, columns.stop - columns.start))  # rows that are computed at once
+        step, parts = max(self.pool, most // self.pool * self.pool), []
+        for start in range(queries.start, queries.stop, step):
+            stop, bands = min(start + step, queries.stop), []
+            for low in range(start, stop, min(step, most)):
+                merged, rows, columns = grouping.cut(slice(low, min(low + min(step, most), stop)), keys)
+                values = merged.apply(factors.tile(0, rows, columns))
+                bands.append(pool_cells(values, self.pool, self.pool, signed))
+            parts.append(pool_cells(np.concatenate(bands), len(bands), 1, signed))
+        return np.concatenate(parts)
 
 
 @router.get("/maps/{lens}", responses=TENSOR, response_class=Response)
