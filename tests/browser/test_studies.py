@@ -90,6 +90,7 @@ def test_from_a_file_to_an_example(visit: Visit) -> None:
     page.get_by_role("gridcell", name="Layer 2, head 9", exact=True).click()
     expect(page.get_by_role("heading", name="Head 2.9")).to_be_visible()
     expect(examples.first).to_have_attribute("title", "Open head 2.9 on this text")
+    page.wait_for_load_state("networkidle")  # the list changes when the head's statistics arrive
     text = examples.first.locator(".text").inner_text()
     examples.first.click()
     visit.painted("head")
