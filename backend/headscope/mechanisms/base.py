@@ -91,8 +91,8 @@ class PassContext:
 class Mechanism(Declaration):
     """A way for the model to attend. `begin` takes its parameters and the context and returns the pass.
 
-    `begin` raises InvalidRequest for parameters that do not fit the model, and Unsupported for models that it does not work with. Of a mechanism with `softmax`,
-    weights are the softmax of scores: its passes do not override `attend`.
+    `begin` raises InvalidRequest for parameters that do not fit the model, and Unsupported for models that it does not work with.
+    With `softmax`, weights are the softmax of scores: passes of the mechanism do not override `attend`.
     """
 
     begin: Callable[[Any, PassContext], Pass]

@@ -53,7 +53,7 @@ def decode(data: bytes) -> Factors:
 
 
 def _describe(part: Any, prefix: str, tensors: dict[str, Array]) -> dict[str, Any]:
-    """Return what is not an array in a part; put its arrays into `tensors`."""
+    """Return the fields of a part that are not arrays; put the others into `tensors`."""
     described: dict[str, Any] = {"kind": NAMES[type(part)]}
     for name in (one.name for one in fields(part)):
         value = getattr(part, name)

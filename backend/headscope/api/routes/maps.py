@@ -45,7 +45,7 @@ FormatQuery = Annotated[Format | None, Query(alias="format", description="Overri
 RuleQuery = Annotated[edge_rules.Rule, BeforeValidator(lambda rule: rule.replace(" ", "+"))]
 TENSOR = media(*MEDIA.values())
 MAX_EDGES = 20_000
-# Entries of a map that are computed at once from factors, and bytes that each takes meanwhile.
+# Entries of a map that are computed at once from factors, and the bytes of memory that each takes.
 COMPUTED = 1024 * 1024
 COMPUTED_BYTES = 24
 # Copies of a block of maps, some in float64, while thumbnails are drawn from them.

@@ -46,7 +46,7 @@ export function partFor(window: Window, queries: number, keys: number): Part | u
 
 export const partName = ({ pool, queries, keys }: Part): string => [pool, ...queries, ...keys].join(' ')
 
-/** Where a part of a map is among the `side` pixels of a window, and what of it is there. */
+/** The pixels of a window that a part of a map covers, and the cells of the part that are drawn there. */
 export interface Placed {
   x: Span
   y: Span
