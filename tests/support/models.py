@@ -140,7 +140,7 @@ def small_models(folder: Path) -> Path:
     for family in get_args(Family):
         tiny_model(folder / family, family)
     write(folder / "chat.gguf", template=CHATML)
-    tiny_model(folder / "slow", "gpt2", layers=40, width=128, heads=8, positions=1024)
+    tiny_model(folder / "slow", "gpt2", layers=40, width=128, heads=32, positions=1024)
     tiny_twin(folder / "twin-bert-softmax")
     tiny_twin(folder / "twin-bert-hopfield", mechanism=HOPFIELD)
     return folder

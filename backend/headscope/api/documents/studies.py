@@ -38,7 +38,9 @@ def to_progress(job: Job | None, chunks: Sequence[ChunkState] = (), position: in
     if job.terminal:
         return _at(0.0, job.stage, "", 0, sum(sizes))
     running = [chunk for chunk in chunks if chunk.status == "running"]
-    ended = sum(sizes[chunk_number(chunk)] for chunk in chunks if chunk.status in ("done", "failed"))
+    # Chunks are removed when their study ends: one that ended after `job` was read has none left.
+    left = [chunk for chunk in chunks if chunk.status in ("queued", "running")]
+    ended = sum(sizes) - sum(sizes[chunk_number(chunk)] for chunk in left)
     partial = sum(sizes[chunk_number(chunk)] * chunk.fraction for chunk in running)
     latest = max(running, key=lambda chunk: chunk.started or 0, default=job)
     fraction = CHUNK_SHARE * (ended + partial) / max(sum(sizes), 1)
