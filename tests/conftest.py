@@ -33,7 +33,10 @@ atexit.register(gc.freeze)  # so they need not be traversed at the end
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Order files by FIRST, and after every second one a file of faults, which waits more than it computes. Within a file the order stays."""
+    """Order files by FIRST, and after the browser's, which share a server, add a file of faults to every second one: it waits more than it computes.
+
+    Within a file the order stays.
+    """
 
     def part(file: Path) -> str:
         return file.relative_to(Path(__file__).parent).parts[0]
@@ -43,7 +46,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     others = [file for file in files if part(file) != "faults"]
     others.sort(key=lambda file: FIRST.index(part(file)) if part(file) in FIRST else len(FIRST))
     place = {file: number for number, file in enumerate(others)}
-    place |= {file: 2 * number - 0.5 for number, file in enumerate(waiting)}
+    first = sum(part(file) == FIRST[0] for file in others)
+    place |= {file: first + 2 * number - 0.5 for number, file in enumerate(waiting)}
     items.sort(key=lambda item: place[item.path])
     gc.freeze()
     gc.enable()

@@ -65,6 +65,7 @@ def test_a_model_is_added_and_removed(visit: Visit, hub: Hub) -> None:
         expect(dialog.get_by_role("status")).to_contain_text("downloaded")
         check(visit, narrow=False)
         dialog.get_by_role("button", name="Cancel").click()
+        expect(dialog.get_by_role("button", name="Add it to the server")).to_be_visible()
     dialog.get_by_role("button", name="Add it to the server").click()
     dialog.get_by_role("button", name="Use this model").click()
     visit.idle()

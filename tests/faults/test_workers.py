@@ -68,7 +68,9 @@ def test_killed_worker_costs_nothing_but_time(shared: Server) -> None:
     server.kill_child()
     assert server.analyse(**{**QUICK, "text": "Another one."})["status"] == "done"
     (forks,) = server.forks()
+    child = server.child()
     forks.kill()
+    eventually(lambda: gone(child), "the end of the worker that it forked")
     assert server.analyse(**{**QUICK, "text": "One more."})["status"] == "done"
     accounted(server, before + 4)
 

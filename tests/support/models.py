@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import string
 from functools import cache
 from pathlib import Path
@@ -22,17 +23,17 @@ CORPUS = [
 @cache
 def wordpiece() -> Any:
     """A lowercase BERT tokenizer that knows every printable ASCII character."""
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
-    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     alphabet = [char for char in string.printable if not char.isspace()]
-    trainer = trainers.WordPieceTrainer(
-        vocab_size=300, special_tokens=special, initial_alphabet=alphabet, show_progress=False
-    )
-    tokenizer.train_from_iterator(CORPUS, trainer)
+    # A trainer would break ties at random: a process would have other tokens, and so another model, than the next one.
+    words = sorted({word for line in CORPUS for word in re.findall(r"\w+", line.lower())} - set(alphabet))
+    pieces = [*special, *alphabet, *(f"##{char}" for char in alphabet), *words]
+    vocabulary = {piece: number for number, piece in enumerate(pieces)}
+    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     pair = [(name, tokenizer.token_to_id(name)) for name in ("[CLS]", "[SEP]")]
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=pair
@@ -140,7 +141,7 @@ def small_models(folder: Path) -> Path:
     for family in get_args(Family):
         tiny_model(folder / family, family)
     write(folder / "chat.gguf", template=CHATML)
-    tiny_model(folder / "slow", "gpt2", layers=40, width=128, heads=32, positions=1024)
+    tiny_model(folder / "slow", "gpt2", layers=120, width=64, heads=8, positions=1024)
     tiny_twin(folder / "twin-bert-softmax")
     tiny_twin(folder / "twin-bert-hopfield", mechanism=HOPFIELD)
     return folder

@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +98,8 @@ class Postgres(Program):
         super().kill(signal.SIGINT if how == signal.SIGTERM else how)
         if how == signal.SIGKILL:
             for process in family:
-                process.kill()
+                with suppress(psutil.NoSuchProcess):  # it has ended by itself
+                    process.kill()
         eventually(lambda: all(gone(process) for process in family), f"the end of the connections of {self}")
 
     def close(self) -> None:
