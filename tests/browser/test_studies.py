@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Locator, expect
+from playwright.sync_api import Locator, Route, expect
 
 from tests.browser.axe import check
 from tests.browser.visit import Visit, address, box, comes_to
@@ -90,7 +90,6 @@ def test_from_a_file_to_an_example(visit: Visit) -> None:
     page.get_by_role("gridcell", name="Layer 2, head 9", exact=True).click()
     expect(page.get_by_role("heading", name="Head 2.9")).to_be_visible()
     expect(examples.first).to_have_attribute("title", "Open head 2.9 on this text")
-    page.wait_for_load_state("networkidle")  # the list changes when the head's statistics arrive
     text = examples.first.locator(".text").inner_text()
     examples.first.click()
     visit.painted("head")
@@ -100,6 +99,23 @@ def test_from_a_file_to_an_example(visit: Visit) -> None:
     expect(page.get_by_role("heading", name="Head 2.9")).to_be_visible()
     page.go_back()
     expect(page).to_have_url(here)
+
+
+def test_a_head_that_arrives_late(visit: Visit, two: tuple[str, str]) -> None:
+    """Until its statistics are there, everything on screen is of the head before."""
+    place(visit, study=two[0], show="heads", head="1.2")
+    page = visit.page
+    held: list[Route] = []
+    examples = page.get_by_role("list", name="Examples").get_by_role("link")
+    expect(examples.first).to_have_attribute("title", "Open head 1.2 on this text")
+    page.route(re.compile(r"/heads/2/9"), lambda route: held.append(route))
+    page.get_by_role("gridcell", name="Layer 2, head 9", exact=True).click()
+    comes_to(lambda: len(held), 1)
+    expect(page.get_by_role("heading", name="Head 1.2")).to_be_visible()
+    expect(examples.first).to_have_attribute("title", "Open head 1.2 on this text")
+    held[0].continue_()
+    expect(page.get_by_role("heading", name="Head 2.9")).to_be_visible()
+    expect(examples.first).to_have_attribute("title", "Open head 2.9 on this text")
 
 
 def test_a_mark_leads_to_its_head(visit: Visit, two: tuple[str, str]) -> None:

@@ -60,6 +60,7 @@ export class HeadPage {
       this.head = found
       this.error = ''
     } catch (error) {
+      this.head = undefined
       this.error = this.fail(error)
     }
   }
