@@ -80,7 +80,7 @@ class Settings(BaseSettings):
     warm_bytes: int = Field(
         default=4 * GIB, ge=0, description="Memory for loaded models; the least recently used are evicted."
     )
-    text_bytes: int = Field(default=32 * 1024, ge=1, description="Longest text of a request, in UTF-8 bytes.")
+    text_bytes: int = Field(default=256 * 1024, ge=1, description="Longest text of a request, in UTF-8 bytes.")
     body_bytes: int = Field(
         default=8 * 1024 * 1024,
         ge=1,

@@ -138,6 +138,16 @@ def test_pooled_cells(server: Server, document: dict[str, Any], lens: str, subte
                 assert np.array_equal(pooled[:, :, query, key], largest)
 
 
+@pytest.mark.parametrize("lens", LENSES)
+def test_sums(server: Server, document: dict[str, Any], lens: str) -> None:
+    """Sums are those of the magnitudes of all defined rows."""
+    whole = np.abs(fetch(server, document, f"maps/{lens}")["map"][1, 2].astype(np.float64))
+    sums = fetch(server, document, f"sums/{lens}", layer=1, head=2)
+    assert np.allclose(sums["queries"], whole.sum(1), rtol=1e-6, equal_nan=True)
+    assert np.allclose(sums["keys"], np.nansum(whole, 0), rtol=1e-6)
+    assert server.get(f"/analyses/{document['id']}/sums/{lens}", params={"layer": "9", "head": "0"}).status_code == 404
+
+
 @pytest.mark.parametrize("how", ["query", "accept"])
 def test_formats_hold_the_same_numbers(server: Server, document: dict[str, Any], how: str) -> None:
     """safetensors, npy and json, by ?format= or by Accept."""

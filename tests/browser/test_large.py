@@ -163,7 +163,8 @@ def test_a_map_that_is_read_in_parts(visit: Visit, server: Server) -> None:
     """Of more than 2,048 tokens the page has an overview, which says that it is one, and the entries that are zoomed into, which are those of the server."""
     letters = " ".join("abcdefgh"[i % 8] for i in range(2198))
     chosen = {"model": "long", "text": letters, "head": "1.1", "view": "both"}
-    visit.open(address(**chosen, pins="q1000-1001 k1500"))
+    # Rows that are not adjacent are not read by themselves.
+    visit.open(address(**chosen, pins="q1000 q1002 k1500"))
     readout = visit.page.get_by_role("status").filter(has_text="\u2192")
     expect(readout).to_contain_text("the largest nearby; zoom in for the exact value")
     expect(visit.page.get_by_text("The graph of a long text shows what is visible.", exact=False)).to_be_visible()
@@ -179,10 +180,10 @@ def test_a_map_that_is_read_in_parts(visit: Visit, server: Server) -> None:
 
     go = "(fragment) => { location.hash = fragment }"
     # The pinned cells are in the middle of what is zoomed into.
-    visit.page.evaluate(go, address(**chosen, pins="q1000-1001 k1500", zoom="0.659 0.432 0.05"))
+    visit.page.evaluate(go, address(**chosen, pins="q1000 q1002 k1500", zoom="0.659 0.432 0.05"))
     expect(readout).to_contain_text("averaged over queries")
     assert float(readout.locator("b").first.inner_text()) == pytest.approx(
-        entries("1000:1002", "1500").mean(), abs=5e-5
+        entries("1000:1003", "1500")[::2].mean(), abs=5e-5
     )
     another_picture(image, overview)
     expect(visit.page.get_by_role("img", name="Connections of head 1.1")).to_be_visible()

@@ -58,7 +58,7 @@ def test_a_text_of_a_megabyte(visit: Visit) -> None:
     visit.text.press("End")
     visit.page.keyboard.insert_text("end")
     visit.text.press("Enter")
-    expect(visit.alert).to_contain_text("The text has 1,026 KiB; this server accepts 32 KiB. Your text is kept.")
+    expect(visit.alert).to_contain_text("The text has 1,026 KiB; this server accepts 256 KiB. Your text is kept.")
     assert visit.page.evaluate("location.href.length") < 1000
     kept(visit)
     assert visit.page.evaluate("location.href.length") < 1000

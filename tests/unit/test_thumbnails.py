@@ -12,7 +12,7 @@ import transformers
 
 import headscope
 from headscope.api.documents.analyses import to_document
-from headscope.api.documents.arrays import pool_cells
+from headscope.api.documents.arrays import pool_cells, sum_rows
 from headscope.api.documents.thumbnails import draw_without
 from headscope.measures.received import Window, window_of
 from headscope.measures.thumbnail import pool
@@ -135,3 +135,11 @@ def test_pooled_cells_of_undefined_rows() -> None:
     rows = np.array([[[np.nan, np.nan, -3.0], [np.nan, np.nan, 2.0], [1.0, -1.0, np.nan]]], np.float32)
     expected = np.array([[[np.nan, -3.0], [1.0, np.nan]]], np.float32)
     assert np.array_equal(pool_cells(rows, 2, 2, signed=True), expected, equal_nan=True)
+
+
+def test_sums_of_undefined_rows() -> None:
+    """They are NaN, and do not count for the keys."""
+    bands = [np.array([[1, -2], [np.nan, np.nan]]), np.array([[0.5, 0]])]
+    sums = sum_rows(bands)
+    assert np.array_equal(sums["queries"], np.float32([3, np.nan, 0.5]), equal_nan=True)
+    assert np.array_equal(sums["keys"], np.float32([1.5, 2]))

@@ -119,6 +119,12 @@ export function server(key = ''): Source {
       return pool === 1 ? map : { ...map, exact: false, pool }
     },
 
+    async sums(id, lens, head, signal) {
+      const found = readSafetensors(await getBytes(of(id, ['sums', lens], single(head)), signal))
+      const [queries, keys] = ['queries', 'keys'].map((side) => Float32Array.from(tensor(found, side).data))
+      return { queries, keys }
+    },
+
     async overview(id, name, lens, signal) {
       const [measure, column] = name.split('.')
       const query = { lens, summary: 'head', format: 'json' }

@@ -4,10 +4,11 @@ import { decodeFragment } from '../lib/net/fragment'
 import App from './App.svelte'
 import { SAMPLES } from './samples'
 import './styles.css'
+import { TEXTS } from './texts'
 
 const target = document.getElementById('app')!
 
-const source = { ...server(decodeFragment(location.hash, { share: '' }).share), samples: SAMPLES }
+const source = { ...server(decodeFragment(location.hash, { share: '' }).share), samples: SAMPLES, texts: TEXTS }
 
 /** The page of studies is a chunk of its own, loaded on demand. */
 async function studies(): Promise<void> {

@@ -1,7 +1,7 @@
 /** The examples and the tour of the lenses: which one is shown, and the next. */
 import { headName } from '../lib/data/analysis'
 import type { Sample } from '../lib/data/source'
-import { downloadImage } from '../lib/net/files'
+import { downloadImage, downloadText } from '../lib/net/files'
 import { chosenBy, type Example, examplesWith } from '../lib/text/examples'
 import { lessonsOn } from '../lib/text/lessons'
 import type { Chosen } from '../state/chosen.svelte'
@@ -16,14 +16,17 @@ interface Parts {
   drawn: Drawn
   session: Session
   requests: Requests
-  /** Images that come with the page. */
+  /** Images and long texts that come with the page. */
   samples: readonly Sample[]
+  texts: readonly Sample[]
 }
 
 export class Tour {
   readonly #parts: Parts
 
-  readonly examples = $derived.by(() => examplesWith(this.#parts.session.catalogue?.models ?? [], this.#parts.samples))
+  readonly examples = $derived.by(() =>
+    examplesWith(this.#parts.session.catalogue?.models ?? [], [...this.#parts.samples, ...this.#parts.texts]),
+  )
   readonly lessons = $derived.by(() => {
     const { session, chosen } = this.#parts
     return lessonsOn(session.catalogue?.lenses ?? [], session.support[chosen.defaultModel]?.[0]?.lenses ?? {})
@@ -34,8 +37,9 @@ export class Tour {
     const touring = this.lessons.some(({ name }) => name === selection.tour)
     const steps: readonly Example[] = touring ? this.lessons : this.examples
     const vision = chosen.card?.kind === 'vision'
-    const isShown = ({ name, text, pair, sample }: Example) =>
-      name === selection.tour && (sample ? vision : text === selection.text && pair === selection.pair)
+    const isRead = ({ text, pair, document }: Example) =>
+      pair === selection.pair && (document ? selection.text.startsWith(text) : text === selection.text)
+    const isShown = (example: Example) => example.name === selection.tour && (example.sample ? vision : isRead(example))
     const at = steps.findIndex(isShown)
     if (at < 0) return undefined
     const { head, show = {} } = steps[at]
@@ -50,9 +54,19 @@ export class Tour {
 
   /** Examples speak of maps, which a view of graphs only would hide. */
   async show(example: Example): Promise<void> {
-    const { selection, requests } = this.#parts
-    if (example.sample) await this.take(example.sample, chosenBy(example))
-    else requests.choose({ ...chosenBy(example), ...(selection.view === 'graph' ? { view: 'both' } : {}) })
+    const { selection, requests, session } = this.#parts
+    const view = selection.view === 'graph' ? { view: 'both' } : {}
+    if (example.sample) return this.take(example.sample, chosenBy(example))
+    try {
+      const text = example.document ? await this.#read(example.document) : example.text
+      requests.choose({ ...view, ...chosenBy({ ...example, text }) })
+    } catch {
+      session.say('The text could not be loaded from the server. Try again.')
+    }
+  }
+
+  #read(name: string): Promise<string> {
+    return downloadText(this.#parts.texts.find((text) => text.name === name)?.url ?? '')
   }
 
   /** Analyse an image that comes with the page. */

@@ -38,10 +38,10 @@ function writeEntries(
   context.clip()
   context.textAlign = 'center'
   for (let q = 0; q < map.rows; q++) {
-    const y = along(first.top + q, queries.length, window.top, window, side)
+    const y = along(first.top + q, queries.labels.length, window.top, window, side)
     if (y < -ROOM_FOR_VALUE || y > side + ROOM_FOR_VALUE) continue
     for (let k = 0; k < map.cols; k++) {
-      const x = along(first.left + k, keys.length, window.left, window, side)
+      const x = along(first.left + k, keys.labels.length, window.left, window, side)
       const at = q * map.cols + k
       if (x < -ROOM_FOR_VALUE || x > side + ROOM_FOR_VALUE || Number.isNaN(values.data[at])) continue
       context.fillStyle = picture.marked?.[first.left + k]
@@ -56,7 +56,7 @@ function writeEntries(
 /** Write the values into cells that are large enough. */
 export function writeValues(context: DrawingContext, layout: MapLayout, picture: MapPicture): void {
   const { map, values, details = [], queries, keys, scale, window } = picture
-  if (layout.side / Math.max(queries.length, keys.length) / window.size < roomForValue(scale)) return
+  if (layout.side / Math.max(queries.labels.length, keys.labels.length) / window.size < roomForValue(scale)) return
   if (values.exact) writeEntries(context, layout, picture, { map, values, top: 0, left: 0 })
   else if (details.length > 0) writePart(context, layout, picture, details)
 }
@@ -64,8 +64,8 @@ export function writeValues(context: DrawingContext, layout: MapLayout, picture:
 /** Write the visible values of a long map, once all of them have been read. */
 function writePart(context: DrawingContext, layout: MapLayout, picture: MapPicture, details: readonly Detail[]): void {
   const { queries, keys, window } = picture
-  const rows = visibleCells(queries.length, window.top, window.size)
-  const columns = visibleCells(keys.length, window.left, window.size)
+  const rows = visibleCells(queries.labels.length, window.top, window.size)
+  const columns = visibleCells(keys.labels.length, window.left, window.size)
   const map = entriesOf(details, [rows, columns])
   if (map) writeEntries(context, layout, picture, { map, values: map, top: rows[0], left: columns[0] })
 }

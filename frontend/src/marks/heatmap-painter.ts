@@ -3,18 +3,26 @@
 import { type DrawingContext, ratioOf, type Surface } from '../lib/drawing/context'
 import { fitCanvas } from '../lib/drawing/frame'
 import { MONO, type Palette, tableFor } from '../lib/drawing/palette'
+import { axisNames } from '../lib/maths/axis-names'
 import { packHex } from '../lib/maths/colour'
 import { placeDetail } from '../lib/maths/details'
 import { type Box, type Highlight, litKeys, litQueries } from '../lib/maths/highlight'
 import { along, rasterise, type Window } from '../lib/maths/raster'
-import { LABEL_HEIGHT, labelStep, shorten } from '../lib/text/labels'
+import { LABEL_HEIGHT, shorten } from '../lib/text/labels'
 import { writeValues } from './cell-values'
-import type { MapLayout, MapPicture } from './map-picture'
+import type { MapLayout, MapPicture, Named } from './map-picture'
+import { paintSums } from './map-sums'
 
 const GAP = 5
 const HALF_NAME = 8
 /** Half a line beyond the map, so that the last names are not cut. */
 export const EDGE = 8
+
+/** Width and height of the canvases. */
+export function sizeOf({ left, top, side, sums = 0 }: MapLayout): [number, number] {
+  const edge = Math.max(EDGE, sums + 1)
+  return [left + side + edge, top + side + edge]
+}
 
 function prepare(canvas: Surface, width: number, height: number): DrawingContext {
   const context = fitCanvas(canvas, width, height)
@@ -34,7 +42,7 @@ function sketchOf(context: DrawingContext, side: number): ImageData {
 
 export function paintMap(canvas: Surface, layout: MapLayout, picture: MapPicture): void {
   const { left, top, side } = layout
-  const context = prepare(canvas, left + side + EDGE, top + side + EDGE)
+  const context = prepare(canvas, ...sizeOf(layout))
   const ratio = ratioOf(context)
   const device = Math.round(side * ratio)
   const image = 'fit' in canvas ? context.createImageData(device, device) : sketchOf(context, device)
@@ -49,6 +57,7 @@ export function paintMap(canvas: Surface, layout: MapLayout, picture: MapPicture
   context.lineWidth = 1
   context.strokeRect(left - 0.5, top - 0.5, side + 1, side + 1)
   writeValues(context, layout, picture)
+  if (picture.sums) paintSums(context, layout, picture, picture.sums)
 }
 
 /** Parts of a long map over its overview, coarse before fine. */
@@ -56,7 +65,7 @@ function paintDetails(pixels: Uint32Array, side: number, picture: MapPicture): v
   const { details = [], queries, keys, scale, palette, window } = picture
   const table = tableFor(palette, scale.signed)
   for (const detail of [...details].sort((a, b) => b.pool - a.pool)) {
-    const placed = placeDetail(detail, [queries.length, keys.length], window, side)
+    const placed = placeDetail(detail, [queries.labels.length, keys.labels.length], window, side)
     if (!placed) continue
     const { x, y, view } = placed
     const [width, height] = [x[1] - x[0], y[1] - y[0]]
@@ -86,20 +95,12 @@ type AxesPicture = Pick<MapPicture, 'queries' | 'keys' | 'window' | 'palette'>
 
 /** The names along the map, on their own canvas, as opening another head does not change them. */
 export function paintAxes(canvas: Surface, layout: MapLayout, picture: AxesPicture): void {
-  const { left, top, side } = layout
+  const { side } = layout
   const { queries, keys, window, palette } = picture
-  const context = prepare(canvas, left + side + EDGE, top + side + EDGE)
+  const context = prepare(canvas, ...sizeOf(layout))
   context.fillStyle = palette.muted
-  const rowStep = labelStep(side / queries.length / window.size)
-  const columnStep = labelStep(side / keys.length / window.size)
-  queries.forEach((label, q) => {
-    const y = along(q, queries.length, window.top, window, side)
-    if (q % rowStep === 0 && y >= 0 && y <= side) rowLabel(context, layout, label, y)
-  })
-  keys.forEach((label, k) => {
-    const x = along(k, keys.length, window.left, window, side)
-    if (k % columnStep === 0 && x >= 0 && x <= side) columnLabel(context, layout, label, x)
-  })
+  for (const { at, name } of axisNames(queries, window.top, window.size, side)) rowLabel(context, layout, name, at)
+  for (const { at, name } of axisNames(keys, window.left, window.size, side)) columnLabel(context, layout, name, at)
 }
 
 function rowLabel(context: DrawingContext, { left, top, characters }: MapLayout, label: string, y: number): void {
@@ -118,7 +119,7 @@ function columnLabel(context: DrawingContext, layout: MapLayout, label: string, 
 
 /** The titles of the axes, in the corner between them; on screen they are beside the map. */
 export function paintTitles(canvas: Surface, layout: MapLayout, { muted }: Palette): void {
-  const context = prepare(canvas, layout.left + layout.side + EDGE, layout.top + layout.side + EDGE)
+  const context = prepare(canvas, ...sizeOf(layout))
   context.fillStyle = muted
   context.textAlign = 'right'
   context.fillText('key \u2192', layout.left - 3 * GAP, layout.top - 30)
@@ -135,10 +136,11 @@ export function partSentence(queries: number, keys: number, { top, left, size }:
 /** Rows and columns between two thin lines, with labels on a background so that they are legible. */
 export function paintLit(canvas: Surface, layout: MapLayout, picture: MapPicture, lit: Highlight): void {
   const { left, top, side } = layout
-  const context = prepare(canvas, left + side + EDGE, top + side + EDGE)
+  const context = prepare(canvas, ...sizeOf(layout))
   const { queries, keys, window, palette } = picture
-  const rowPitch = side / queries.length / window.size
-  const columnPitch = side / keys.length / window.size
+  const [rowCount, columnCount] = [queries.labels.length, keys.labels.length]
+  const rowPitch = side / rowCount / window.size
+  const columnPitch = side / columnCount / window.size
   context.strokeStyle = palette.accent
   context.lineWidth = 1
   context.save()
@@ -146,48 +148,45 @@ export function paintLit(canvas: Surface, layout: MapLayout, picture: MapPicture
   context.rect(left - 1, top - 1, side + 2, side + 2)
   context.clip()
   for (const q of lit.queries)
-    band(context, [left, top + along(q, queries.length, window.top, window, side)], [side, rowPitch])
+    band(context, [left, top + along(q, rowCount, window.top, window, side)], [side, rowPitch])
   for (const k of lit.keys)
-    band(context, [left + along(k, keys.length, window.left, window, side), top], [columnPitch, side])
+    band(context, [left + along(k, columnCount, window.left, window, side), top], [columnPitch, side])
   if (lit.box) frameBox(context, layout, picture, lit.box)
   context.restore()
-  const rows = litNames(litQueries(lit), lit.queries, queries.length, window.top, window, side)
-  const columns = litNames(litKeys(lit), lit.keys, keys.length, window.left, window, side)
+  const rows = litNames(queries, litQueries(lit), lit.queries, window.top, window, side)
+  const columns = litNames(keys, litKeys(lit), lit.keys, window.left, window, side)
   context.fillStyle = palette.paper
   for (const { from, to } of rows) context.fillRect(0, top + from, left - 2, to - from)
   for (const { from, to } of columns) context.fillRect(left + from, 0, to - from, top - 2)
   context.fillStyle = palette.accent
-  for (const { token, at } of rows) rowLabel(context, layout, queries[token], at)
-  for (const { token, at } of columns) columnLabel(context, layout, keys[token], at)
+  for (const { name, at } of rows) rowLabel(context, layout, name, at)
+  for (const { name, at } of columns) columnLabel(context, layout, name, at)
 }
 
 interface NameLabel {
-  token: number
+  name: string
   /** The centre of a name along its axis, and the background that covers all names it would touch. */
   at: number
   from: number
   to: number
 }
 
-/** As many names of a rectangle as fit; a single token always has its name. */
+/** The names of a rectangle that are there anyway; a single token always has its name. */
 function litNames(
+  axis: Named,
   lit: readonly number[],
   single: readonly number[],
-  count: number,
   start: number,
   window: Window,
   side: number,
 ): NameLabel[] {
-  const step = labelStep(side / count / window.size)
-  return lit.flatMap((token) => {
-    const at = along(token, count, start, window, side)
-    if (at < 0 || at > side || !(single.includes(token) || token % step === 0)) return []
-    const before = Math.floor(token / step) * step
-    const touched = [before, before + step].filter((other) => other < count)
-    const near = [token, ...touched]
-      .map((other) => along(other, count, start, window, side))
-      .filter((other) => Math.abs(other - at) < LABEL_HEIGHT)
-    return [{ token, at, from: Math.min(...near) - HALF_NAME, to: Math.max(...near) + HALF_NAME }]
+  const names = axisNames(axis, start, window.size, side)
+  const shown = new Set(names.map(({ place }) => place))
+  return lit.flatMap((place) => {
+    const at = along(place, axis.labels.length, start, window, side)
+    if (at < 0 || at > side || !(single.includes(place) || shown.has(place))) return []
+    const near = [at, ...names.map((other) => other.at).filter((other) => Math.abs(other - at) < LABEL_HEIGHT)]
+    return [{ name: axis.labels[place], at, from: Math.min(...near) - HALF_NAME, to: Math.max(...near) + HALF_NAME }]
   })
 }
 
@@ -195,8 +194,10 @@ function litNames(
 function frameBox(context: DrawingContext, { left, top, side }: MapLayout, picture: MapPicture, box: Box): void {
   const { queries, keys, window, palette } = picture
   const edge = (place: number, count: number, start: number) => ((place / count - start) / window.size) * side
-  const [q0, q1] = (box.queries ?? [0, queries.length]).map((q) => top + edge(q, queries.length, window.top))
-  const [k0, k1] = (box.keys ?? [0, keys.length]).map((k) => left + edge(k, keys.length, window.left))
+  const [q0, q1] = (box.queries ?? [0, queries.labels.length]).map(
+    (q) => top + edge(q, queries.labels.length, window.top),
+  )
+  const [k0, k1] = (box.keys ?? [0, keys.labels.length]).map((k) => left + edge(k, keys.labels.length, window.left))
   const [x0, x1] = [Math.max(left, k0), Math.min(left + side, k1)]
   const [y0, y1] = [Math.max(top, q0), Math.min(top + side, q1)]
   context.fillStyle = palette.paper

@@ -1,7 +1,8 @@
 /** What a heat map shows, and where on its canvas. */
 import type { Palette } from '../lib/drawing/palette'
+import type { Axis } from '../lib/maths/axis'
 import type { Detail } from '../lib/maths/details'
-import type { Matrix } from '../lib/maths/matrix'
+import type { Matrix, Sums } from '../lib/maths/matrix'
 import type { Window } from '../lib/maths/raster'
 import type { Scale } from '../lib/maths/scale'
 
@@ -11,7 +12,12 @@ export interface MapLayout {
   top: number
   side: number
   characters: number
+  /** Room for sums right of the map and below it. */
+  sums?: number
 }
+
+/** What an axis shows beside a map. */
+export type Named = Pick<Axis, 'labels' | 'outline'>
 
 export interface MapPicture {
   /** The values that are coloured. */
@@ -20,11 +26,13 @@ export interface MapPicture {
   values: Matrix
   /** Parts of a long map, of which these are an overview. */
   details?: readonly Detail[]
-  queries: readonly string[]
-  keys: readonly string[]
+  queries: Named
+  keys: Named
   /** Keys whose columns are grey, out of the scale. */
   marked?: readonly boolean[]
   scale: Scale
   palette: Palette
   window: Window
+  /** Of a long map. */
+  sums?: Sums | undefined
 }

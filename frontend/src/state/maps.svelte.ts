@@ -2,11 +2,12 @@
 import { type Analysis, type Head, headName, type MergedHeads } from '../lib/data/analysis'
 import type { Source } from '../lib/data/source'
 import { afterPaint } from '../lib/drawing/frame'
-import { type Detail, overviewPool, type Part, partFor, partName } from '../lib/maths/details'
-import { type Matrix, releaseMatrix, type Tiles, thumbnailSide, tileMatrix } from '../lib/maths/matrix'
+import { type Detail, overviewPool, type Part, partFor } from '../lib/maths/details'
+import { type Matrix, releaseMatrix, type Sums, type Tiles, thumbnailSide, tileMatrix } from '../lib/maths/matrix'
 import { MapMerger, mergeMaps } from '../lib/maths/merge'
 import type { Window } from '../lib/maths/raster'
 import { Cache } from '../lib/net/cache'
+import { MapParts } from './map-parts.svelte'
 
 type Numbers = (number | null)[]
 
@@ -17,10 +18,6 @@ const BYTES_KEPT = 48 * 2 ** 20
 /** Keys begin with the lens. */
 const mapKey = (lens: string, head: Head) =>
   [lens, ...(head.among ? [head.among.how, ...head.among.heads.map(headName)] : [headName(head)])].join(' ')
-
-/** Parts of each long map on screen that are kept. */
-const PARTS_KEPT = 6
-const NO_DETAILS: readonly Detail[] = []
 
 /** Maps that two analyses keep. */
 const shared = new WeakSet<Matrix>()
@@ -37,10 +34,7 @@ export class Maps {
     ({ data }) => data.byteLength,
     (map) => this.#release(map),
   )
-  /** The parts of long maps that are on screen, the last read first. */
-  #details = new Map<string, readonly Detail[]>()
-  /** The parts that are being read, or have been. */
-  #parts = new Cache<Detail>(ON_SCREEN * PARTS_KEPT)
+  readonly #parts = new MapParts((error) => this.failed(error))
   /** The last map requested: numbers wait for it. */
   #latest: Promise<unknown> = Promise.resolve()
   #overviews = new Cache<Numbers[]>(64)
@@ -169,32 +163,43 @@ export class Maps {
 
   /** The parts of a long map that have arrived. */
   details(lens: string, open: Head): readonly Detail[] {
-    return this.#seen(this.#details.get(mapKey(lens, this.#at(lens, open)))) ?? NO_DETAILS
+    return this.#parts.details(mapKey(lens, this.#at(lens, open)))
+  }
+
+  /** Whole rows and columns of a long map that have arrived. */
+  lines(lens: string, open: Head): readonly Detail[] {
+    return this.#parts.lines(mapKey(lens, this.#at(lens, open)))
   }
 
   /** Read the part of a long map that a window shows. */
-  async wantDetail(lens: string, head: Head, window: Window): Promise<void> {
-    await this.#wantPart(lens, head, ({ queries, keys }) => partFor(window, queries[1], keys[1]))
+  async wantDetail(lens: string, open: Head, window: Window): Promise<void> {
+    const [head, whole] = [this.#at(lens, open), this.#readInParts(lens, open)]
+    const part = whole && partFor(window, whole.queries[1], whole.keys[1])
+    if (part) await this.#parts.want(mapKey(lens, head), part, () => this.#fetchPart(lens, head, part))
   }
 
-  /** Read what a query of a long map attends to. */
-  async wantRow(lens: string, head: Head, query: number): Promise<void> {
-    await this.#wantPart(lens, head, ({ keys }) => ({ pool: 1, queries: [query, query + 1], keys }))
+  /** Read what queries of a long map attend to (a span of rows), or what attends to keys (a span of columns). */
+  async wantLine(lens: string, open: Head, span: Partial<Pick<Part, 'queries' | 'keys'>>): Promise<void> {
+    const [head, whole] = [this.#at(lens, open), this.#readInParts(lens, open)]
+    const part = whole && { ...whole, ...span, pool: 1 }
+    if (part) await this.#parts.wantLine(mapKey(lens, head), part, () => this.#fetchPart(lens, head, part))
   }
 
-  async #wantPart(lens: string, open: Head, choose: (whole: Part) => Part | undefined): Promise<void> {
-    const [head, whole] = [this.#at(lens, open), this.#overviewOf(lens)]
-    const part = whole && choose(whole)
-    if (!part || head.among || this.about()?.maps[lens]?.stored === false) return
-    const key = mapKey(lens, head)
-    const read = async () => ({ ...part, map: await this.#fetchPart(lens, head, part) })
-    const detail = await this.#announce(this.#parts.get(`${key} ${partName(part)}`, read))
-    if (!detail || this.#details.get(key)?.includes(detail)) return
-    const kept = [detail, ...(this.#details.get(key) ?? [])].slice(0, PARTS_KEPT)
-    this.#details.delete(key)
-    this.#details.set(key, kept)
-    for (const old of [...this.#details.keys()].slice(0, -ON_SCREEN)) this.#details.delete(old)
-    this.#arrivals += 1
+  /** The sums of a long map over all of its keys and queries. */
+  sums(lens: string, open: Head): Sums | undefined {
+    return this.#parts.sums(mapKey(lens, this.#at(lens, open)))
+  }
+
+  /** Read the sums of a long map, which takes as long as its overview. */
+  async wantSums(lens: string, open: Head): Promise<void> {
+    const head = this.#at(lens, open)
+    if (!this.#readInParts(lens, open) || !this.source.sums) return
+    await this.#parts.wantSums(mapKey(lens, head), () => this.source.sums!(this.id, lens, head, this.signal))
+  }
+
+  /** The whole of a map that is read in parts; undefined for other maps. */
+  #readInParts(lens: string, head: Head): Part | undefined {
+    return head.among || this.about()?.maps[lens]?.stored === false ? undefined : this.#overviewOf(lens)
   }
 
   /** Reads at most as many maps at a time as are kept anyway. */

@@ -1,13 +1,18 @@
 import { describe, expect, it } from 'vitest'
 import {
+  adjacent,
   cellValue,
+  columnOf,
   type Detail,
+  drawnPool,
   entriesOf,
   isLong,
   isSharp,
   overviewPool,
   partFor,
   placeDetail,
+  rowOf,
+  wantedPool,
 } from '../../src/lib/maths/details'
 import type { Matrix } from '../../src/lib/maths/matrix'
 import { WHOLE, type Window, windowAt } from '../../src/lib/maths/raster'
@@ -121,5 +126,47 @@ describe('values', () => {
         ],
       ),
     ).toBeUndefined()
+  })
+})
+
+describe('lines of a long map', () => {
+  const rows = detail([7, 9], [0, 400])
+  const columns = detail([0, 300], [20, 23])
+
+  it('are the mean of rows, and the sum of columns', () => {
+    expect(rowOf([columns, rows], [7, 9], 400)![123]).toBe((entry(7, 123) + entry(8, 123)) / 2)
+    expect(columnOf([columns, rows], [20, 22], 300)![55]).toBe(entry(55, 20) + entry(55, 21))
+    expect(rowOf([columns, rows], [7, 10], 400)).toBeUndefined()
+    expect(columnOf([rows], [20, 22], 300)).toBeUndefined()
+  })
+
+  it('are read of adjacent tokens', () => {
+    expect(adjacent([4, 3, 5])).toEqual([3, 6])
+    expect([adjacent([]), adjacent([3, 5]), adjacent(Array.from({ length: 99 }, (_, i) => i))]).toEqual([
+      undefined,
+      undefined,
+      undefined,
+    ])
+  })
+})
+
+describe('how sharp a window is drawn', () => {
+  const window = { top: 0.5, left: 0.5, size: 0.05 }
+  const part = partFor(window, 8192, 8192)!
+
+  it('is that of the sharpest part with all of it, otherwise of the overview', () => {
+    const fine = { ...detail(part.queries, part.keys), map: overview }
+    const pooled = { ...overview, pool: 8 }
+    expect(drawnPool(overview, [], window, 8192, 8192)).toBeUndefined()
+    expect(drawnPool(pooled, [], window, 8192, 8192)).toBe(8)
+    expect(drawnPool(pooled, [fine], window, 8192, 8192)).toBe(1)
+    expect(drawnPool(pooled, [fine], { ...window, left: 0.6 }, 8192, 8192)).toBe(8)
+    expect(drawnPool({ ...overview, exact: true }, [], WHOLE, 10, 10)).toBe(1)
+  })
+
+  it('is wanted to be a pixel or so', () => {
+    expect([wantedPool(window, 8192, 8192), wantedPool(WHOLE, 8192, 8192), wantedPool(WHOLE, 99, 99)]).toEqual([
+      1, 8, 1,
+    ])
   })
 })

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,20 @@ def pool_cells(maps: Array, rows: int, columns: int, signed: bool) -> Array:
         high = np.fmax.reduceat(high, starts, axis)
         low = np.fmin.reduceat(low, starts, axis) if signed else high
     return np.where(high >= -low, high, low) if signed else high
+
+
+def sum_rows(bands: Iterable[Array]) -> dict[str, Array]:
+    """Sum the magnitudes of a map, given as bands of rows [Q', K]: over keys, `queries` [Q], and over queries, `keys` [K].
+
+    A row with NaN has the sum NaN, and does not count for the keys.
+    """
+    given: list[Array] = []
+    received: Array = np.zeros(())
+    for band in bands:
+        sums = np.abs(band).sum(1, dtype=np.float64)
+        given.append(sums)
+        received = received + np.abs(band[~np.isnan(sums)]).sum(0, dtype=np.float64)  # [K]
+    return {"queries": np.concatenate(given).astype(np.float32), "keys": received.astype(np.float32)}
 
 
 def pool_tiles(tiles: Array, size: int, signed: bool) -> Array:

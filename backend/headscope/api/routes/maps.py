@@ -26,7 +26,7 @@ from ...server.limiters import MemoryLimiter
 from ...store import Stored
 from ...store.map_file import BLOCK, blocks
 from ..dependencies import ResourceDep, check_kept, check_lens, check_name, heads_of, parse_slice
-from ..documents.arrays import encode_image, pool_cells, pool_tiles, quantise
+from ..documents.arrays import encode_image, pool_cells, pool_tiles, quantise, sum_rows
 from ..documents.thumbnails import Without, draw_without
 from ..error_responses import media
 from ..http.conditional import CONDITIONAL
@@ -135,6 +135,33 @@ async def maps(analysis: ResourceDep, lens: str, part: Annotated[MapSlice, Query
     format_ = choose_format(analysis.request, part.format)
     reader = partial(part.respond, analysis.service.limiters.memory, lens, format_)
     return await analysis.respond(format_, reader, computed=part.is_computed(format_))
+
+
+@router.get("/sums/{lens}", responses=TENSOR, response_class=Response)
+async def sums(
+    analysis: ResourceDep,
+    lens: str,
+    layer: Annotated[int, Query(ge=0, le=100_000)],
+    head: Annotated[int, Query(ge=0, le=100_000)],
+    format_: FormatQuery = None,
+) -> Response:
+    """Return the sums of one map over all keys, `queries` [Q], and over all queries, `keys` [K]; of magnitudes, so that a key's sum is the attention it receives.
+
+    An undefined row has the sum NaN, and does not count for the keys.
+    """
+    format_ = choose_format(analysis.request, format_)
+
+    def respond(stored: Stored) -> Response:
+        check_kept(stored, lens)
+        layers = parse_slice("layer", str(layer), stored.document["layers"])
+        heads = parse_slice("head", str(head), heads_of(stored.document, lens))
+        _, _, q, k = stored.document["shapes"][lens]
+        analysis.service.limiters.memory.take(COMPUTED * COMPUTED_BYTES if stored.is_factored(lens) else q * k * 4)
+        (factors,) = stored.factors(lens, layers, heads)
+        step = max(1, COMPUTED // max(1, k))
+        return encode(sum_rows(factors.tile(0, slice(low, low + step)) for low in range(0, q, step)), format_)
+
+    return await analysis.respond(format_, respond)
 
 
 def _shift(block: slice, part: slice) -> slice:

@@ -1,7 +1,7 @@
 /** The source of analyses, the only interface the viewer knows: a server, an exported page, or fixed data in the gallery and tests. */
 import type { Alignment, Likeness } from '../maths/alignment'
 import type { Part } from '../maths/details'
-import type { Matrix, Tiles } from '../maths/matrix'
+import type { Matrix, Sums, Tiles } from '../maths/matrix'
 import type { Analysis, Declaration, Head, KindSupport, Model, Request, Run } from './analysis'
 import type { Figures } from './figures'
 import type { Library } from './models'
@@ -68,7 +68,7 @@ export interface Thumbnails {
   side: number
 }
 
-/** An image to begin with. */
+/** An image or a long text to begin with. */
 export interface Sample {
   name: string
   url: string
@@ -86,8 +86,9 @@ export interface Source {
   studies?: Studies
   /** Models that can be added and removed. */
   library?: Library
-  /** Images that come with the page. */
+  /** Images and long texts that come with the page. */
   samples?: readonly Sample[]
+  texts?: readonly Sample[]
   catalogue(): Promise<Catalogue>
   /** What a model supports, for each kind of its attention; the default kind first. */
   support(model: string): Promise<KindSupport[]>
@@ -103,6 +104,8 @@ export interface Source {
   map(id: string, lens: string, head: Head, signal: AbortSignal): Promise<Matrix>
   /** A part of a map; without it maps are read as a whole, however long. */
   mapPart?(id: string, lens: string, head: Head, part: Part, signal: AbortSignal): Promise<Matrix>
+  /** The sums of a map over its keys and queries, for maps that are read in parts. */
+  sums?(id: string, lens: string, head: Head, signal: AbortSignal): Promise<Sums>
   /** One number per head, [L][H]; `measure.column` for a measure with several columns. */
   overview(id: string, measure: string, lens: string, signal: AbortSignal): Promise<(number | null)[][]>
   /** The values of one head along its tokens, or a single number. */

@@ -14,12 +14,29 @@ export interface Axis {
   of: Int32Array
   /** Which places are sentences, on an axis of sentences. Queries without a reading do not count in their means; a word with one has no reading. */
   sentences?: readonly boolean[]
+  /** Names for where not every place has room for its label. */
+  outline?: Outline
+}
+
+/** What the places of an axis are called where not all of them are named. */
+export interface Outline {
+  names: readonly string[]
+  /** Places of a higher rank are named first: 2 begins a sentence, 1 a word. */
+  rank: Uint8Array
 }
 
 /** Of a map whose queries and keys are the same tokens, both are one object. */
 export type Axes = readonly [queries: Axis, keys: Axis]
 
+const known = new WeakMap<readonly Token[], Axis>()
+
 export function tokenAxis(tokens: readonly Token[]): Axis {
+  const found = known.get(tokens) ?? makeTokenAxis(tokens)
+  known.set(tokens, found)
+  return found
+}
+
+function makeTokenAxis(tokens: readonly Token[]): Axis {
   const start = Int32Array.from({ length: tokens.length + 1 }, (_, i) => i)
   return { labels: tokens.map(tokenLabel), special: tokens.map(isSpecial), start, of: start.subarray(0, tokens.length) }
 }
@@ -87,7 +104,12 @@ function grouped(map: Matrix, queries: Axis, keys: Axis): Matrix {
 
 /** Values of key tokens, such as a row of a map, summed over the keys of each place. */
 export const placeSums = (axis: Axis, values: ArrayLike<number>): Float32Array =>
-  Float32Array.from(membersOf(axis), (tokens) => tokens.reduce((sum, token) => sum + values[token], 0))
+  hasSinglePlaces(axis)
+    ? Float32Array.from(values)
+    : Float32Array.from(membersOf(axis), (tokens) => tokens.reduce((sum, token) => sum + values[token], 0))
+
+/** Whether every token has a place of its own; there may be tens of thousands. */
+const hasSinglePlaces = ({ of, labels }: Axis) => of.length === labels.length
 
 /** Values of tokens averaged over those of each place that have a reading; NaN if none has. */
 export const placeMeans = (axis: Axis, values: ArrayLike<number>): Float32Array =>

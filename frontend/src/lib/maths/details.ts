@@ -1,6 +1,6 @@
 /** Parts of a map that is too long to be read as a whole: on screen are an overview of it and the parts that were zoomed into. */
 import type { Span } from './highlight'
-import { groupValue, type Matrix, thumbnailValue } from './matrix'
+import { columnSum, groupValue, type Matrix, rowMean, thumbnailValue } from './matrix'
 import { type View, visibleCells, type Window } from './raster'
 
 /** Which part: an entry of its map is the largest of a cell of `pool` queries and `pool` keys. */
@@ -102,13 +102,48 @@ export function entriesOf(details: readonly Detail[], [[q0, q1], [k0, k1]]: read
   return { data, rows: q1 - q0, cols: k1 - k0, exact: true }
 }
 
-/** What a query attends to; undefined unless one part has all of it. */
-export function rowOf(details: readonly Detail[], query: number, keys: number): Float32Array | undefined {
-  return entriesOf(details, [
-    [query, query + 1],
-    [0, keys],
-  ])?.data
+/** What queries attend to, as a mean over these rows, [K]; undefined unless one part has all of it. */
+export function rowOf(lines: readonly Detail[], queries: Span, keys: number): Float32Array | undefined {
+  const rows = entriesOf(lines, [queries, [0, keys]])
+  return rows && rowMean(rows, rowsOf(rows))
 }
+
+/** What attends to keys, as a sum over these columns, [Q]; undefined unless one part has all of it. */
+export function columnOf(lines: readonly Detail[], keys: Span, queries: number): Float32Array | undefined {
+  const columns = entriesOf(lines, [[0, queries], keys])
+  return (
+    columns &&
+    columnSum(
+      columns,
+      Array.from({ length: columns.cols }, (_, k) => k),
+    )
+  )
+}
+
+const rowsOf = ({ rows }: Matrix) => Array.from({ length: rows }, (_, row) => row)
+
+/** The span of adjacent tokens; undefined if they are none, not adjacent, or too many to read at once. */
+export function adjacent(tokens: readonly number[]): Span | undefined {
+  const [from, to] = [Math.min(...tokens), Math.max(...tokens) + 1]
+  return tokens.length > 0 && tokens.length <= MOST_LINES && to - from === tokens.length ? [from, to] : undefined
+}
+
+/** Rows or columns that are read together: those of a long word. */
+const MOST_LINES = 24
+
+/** Queries and keys along a cell of what a window shows: of the sharpest part that has all of it, otherwise of the map; undefined for a thumbnail. */
+export function drawnPool(map: Matrix, details: readonly Detail[], window: Window, queries: number, keys: number) {
+  const rows = visibleCells(queries, window.top, window.size)
+  const columns = visibleCells(keys, window.left, window.size)
+  const has = ([from, to]: Span, [first, last]: Span) => from <= first && last <= to
+  const parts = details.filter((part) => has(part.queries, rows) && has(part.keys, columns))
+  const pools = [...parts.map(({ pool }) => pool), ...(map.exact ? [1] : map.pool ? [map.pool] : [])]
+  return pools.length > 0 ? Math.min(...pools) : undefined
+}
+
+/** The pool that a window is read with. */
+export const wantedPool = (window: Window, queries: number, keys: number): number =>
+  partFor(window, queries, keys)?.pool ?? overviewPool(queries, keys)
 
 const within = ([from, to]: Span, tokens: readonly number[]) => tokens.every((token) => token >= from && token < to)
 

@@ -10,6 +10,12 @@ export interface Matrix {
   error?: number
 }
 
+/** The sums of the magnitudes of a map over keys, [Q], and over queries, [K]. A row without a reading has the sum NaN. */
+export interface Sums {
+  queries: Float32Array
+  keys: Float32Array
+}
+
 /** Without its sign, the bits of a float sort like its magnitude; above those of infinity is NaN. */
 export const MAGNITUDE = 0x7fffffff
 export const INFINITE = 0x7f800000

@@ -32,6 +32,12 @@ export function windowAt(left: number, top: number, size: number, cells: number)
   return inside === 1 ? WHOLE : { size: inside, left: clamp(left), top: clamp(top) }
 }
 
+/** A window with this point, in fractions of the map, in its middle: of its former size if that is at most `most` cells. */
+export const windowAround = ([x, y]: [number, number], { size }: Window, most: number, cells: number): Window => {
+  const close = Math.min(size, most / cells)
+  return windowAt(x - close / 2, y - close / 2, close, cells)
+}
+
 /** Zoom so that the point under the pointer, in fractions of the window, stays in place. */
 export function zoomWindow(window: Window, factor: number, [x, y]: [number, number], cells: number): Window {
   const size = Math.min(1, Math.max(Math.min(1, LEAST_CELLS / cells), window.size * factor))

@@ -1,7 +1,7 @@
 /** Special tokens and sinks, which take most of the weight, and maps without them. */
 import type { AttentionWindow, Token } from '../data/analysis'
-import { type Axis, membersOf, placeSums } from './axis'
-import { columnMeans, isGap, type Matrix } from './matrix'
+import { type Axis, membersOf, type Outline, placeSums } from './axis'
+import { columnMeans, isGap, type Matrix, type Sums } from './matrix'
 
 /** A sink receives more than this share of the attention of the queries that can see it (epsilon of the measure of that name). */
 const SINK = 0.3
@@ -42,13 +42,38 @@ export function findSinks(map: Matrix, window: AttentionWindow | null): boolean[
 
 /** Mean magnitude that the keys of each place receive together from the queries that can see any of them; queries without a reading are ignored. */
 export function meanReceived(map: Matrix, window: AttentionWindow | null, keys: Axis): Float32Array {
-  const { rows } = map
-  const read = runningSums(Array.from({ length: rows }, (_, q) => Number(!isGap(map, q))))
-  return placeSums(keys, columnMeans(map)).map((mean, place) => {
+  const read = Array.from({ length: map.rows }, (_, q) => Number(!isGap(map, q)))
+  const rows = read.reduce((sum, one) => sum + one, 0)
+  const received = columnMeans(map).map((mean) => mean * rows)
+  return meanOfSeers(received, read, window, keys)
+}
+
+/** The same from the sums of a map. */
+export const meanOfSums = (
+  { queries, keys: received }: Sums,
+  window: AttentionWindow | null,
+  keys: Axis,
+): Float32Array =>
+  meanOfSeers(
+    received,
+    Array.from(queries, (sum) => Number(!Number.isNaN(sum))),
+    window,
+    keys,
+  )
+
+/** `read`: 1 for queries with a reading. */
+function meanOfSeers(
+  received: Float32Array,
+  read: readonly number[],
+  window: AttentionWindow | null,
+  keys: Axis,
+): Float32Array {
+  const before = runningSums(read)
+  const seen = seers(read.length, window)
+  return placeSums(keys, received).map((sum, place) => {
     const tokens = membersOf(keys)[place]
-    const [first, last] = [seers(rows, window)(tokens[0])[0], seers(rows, window)(tokens[tokens.length - 1])[1]]
-    const sees = read[last] - read[first]
-    return sees > 0 ? (mean * read[rows]) / sees : 0
+    const sees = before[seen(tokens[tokens.length - 1])[1]] - before[seen(tokens[0])[0]]
+    return sees > 0 ? sum / sees : 0
   })
 }
 
@@ -80,8 +105,14 @@ export function pickAxis(axis: Axis, kept: readonly number[] | null): Axis {
     start: Int32Array.from([...kept.map((at) => axis.start[at]), axis.start[kept[kept.length - 1] + 1]]),
     of: axis.of.map((at) => (at < 0 ? -1 : place[at])),
     ...(axis.sentences ? { sentences: kept.map((at) => axis.sentences![at]) } : {}),
+    ...(axis.outline ? { outline: pickOutline(axis.outline, kept) } : {}),
   }
 }
+
+const pickOutline = ({ names, rank }: Outline, kept: readonly number[]): Outline => ({
+  names: kept.map((at) => names[at]),
+  rank: Uint8Array.from(kept, (at) => rank[at]),
+})
 
 /** The map of some of its rows and columns. */
 export function pickMap(map: Matrix, rows: readonly number[] | null, cols: readonly number[] | null): Matrix {

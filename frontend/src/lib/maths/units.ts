@@ -3,7 +3,8 @@ import type { Analysis, Token } from '../data/analysis'
 import { plural } from '../text/format'
 import { tokenLabel } from '../text/labels'
 import { sentencesOf } from '../text/segmentation'
-import { type Axes, type Axis, isSpecial, membersOf, tokenAxis, wordAxis } from './axis'
+import { type Axes, type Axis, isSpecial, membersOf, wordAxis } from './axis'
+import { outlined } from './axis-names'
 import { overviewPool } from './details'
 import { type Window, windowAt } from './raster'
 
@@ -65,10 +66,9 @@ export function unitAxes(
   unit: Unit,
   left: { queries: readonly boolean[]; keys: readonly boolean[] },
 ): Axes {
-  const axis = (side: readonly Token[], without: readonly boolean[]) => {
-    if (unit === 'sentences') return sentenceAxis(side, texts, without)
-    return unit === 'words' ? wordAxis(side) : tokenAxis(side)
-  }
+  const axis = (side: readonly Token[], without: readonly boolean[]) =>
+    unit === 'sentences' ? sentenceAxis(side, texts, without) : outlined(unit, side, texts)
+
   const rows = axis(tokens, left.queries)
   return [rows, keyTokens === tokens ? rows : axis(keyTokens, left.keys)]
 }

@@ -37,10 +37,15 @@ async function readImage(file: File): Promise<string> {
 }
 
 /** An image of the server, as a data URL. */
-export async function downloadImage(url: string): Promise<string> {
+export const downloadImage = async (url: string): Promise<string> => dataUrl(await (await download(url)).blob())
+
+/** A text of the server. */
+export const downloadText = async (url: string): Promise<string> => (await (await download(url)).text()).trimEnd()
+
+async function download(url: string): Promise<Response> {
   const response = await fetch(url)
   if (!response.ok) throw new Error(`${response.status}`)
-  return dataUrl(await response.blob())
+  return response
 }
 
 const dataUrl = (file: Blob): Promise<string> =>

@@ -13,6 +13,10 @@ export interface Example {
   head: string
   /** An image instead of the texts, by its name among those of the page. */
   sample?: string
+  /** A long text that begins with `text`, by its name among those of the page. */
+  document?: string
+  /** What else there is to know. */
+  why?: string
   /** Fields of the address that show it best. */
   show?: { compare?: string; lens?: string; other?: string; view?: string } & Partial<Twins>
 }
@@ -126,6 +130,17 @@ const OF_OTHERS: readonly Example[] = [
     show: { model: 'smollm2' },
   },
   {
+    name: 'chapter',
+    title: 'A chapter of a book',
+    look: 'find \u201cSammyadd\u201d among the tokens: where does the last one look?',
+    why: 'The head jumps over thousands of tokens to the name. Chapter I of Five Children and It by Edith Nesbit, 1902, public domain.',
+    text: 'Beautiful as the Day\n',
+    pair: '',
+    head: '17.4',
+    document: 'chapter',
+    show: { model: 'smollm2', view: 'map' },
+  },
+  {
     name: 'image',
     title: 'An image',
     look: 'which part of the cat gets most weight?',
@@ -170,13 +185,15 @@ export function chosenBy({ name, text, pair, head, sample, show }: Example): Rec
   return { ...PLAIN, tour: name, ...input, head, ...show }
 }
 
-/** The examples whose models and images are available. */
+/** The examples whose models, images and long texts are available. */
 export function examplesWith(models: readonly Model[], samples: readonly Sample[]): readonly Example[] {
   const here = (name: string | undefined) =>
     name === undefined || models.some((model) => model.name === name && model.available)
   const drawn = (name: string | undefined) => name === undefined || samples.some((sample) => sample.name === name)
   return [
     ...EXAMPLES,
-    ...OF_OTHERS.filter(({ show, sample }) => here(show?.model) && here(show?.than) && drawn(sample)),
+    ...OF_OTHERS.filter(
+      ({ show, sample, document }) => here(show?.model) && here(show?.than) && drawn(sample) && drawn(document),
+    ),
   ]
 }

@@ -64,10 +64,20 @@ function splitText(text: string): SplitText {
       // A space before a word belongs to the sentence before.
       let from = start
       while (from < end - 1 && /\s/.test(characters[from] ?? '')) from += 1
-      const at = ends.findIndex((last) => last > from)
-      return at < 0 ? ends.length - 1 : at
+      return Math.min(ends.length - 1, firstAfter(ends, from))
     },
   }
+}
+
+/** The index of the first of ascending numbers that is larger; their count if none is. */
+function firstAfter(numbers: readonly number[], value: number): number {
+  let [low, high] = [0, numbers.length]
+  while (low < high) {
+    const middle = (low + high) >> 1
+    if (numbers[middle] > value) high = middle
+    else low = middle + 1
+  }
+  return low
 }
 
 const LONGEST = 22

@@ -2,7 +2,7 @@
 import { type Axes, boxTokens, firstToken, highlightPlaces } from '../../lib/maths/axis'
 import type { Detail } from '../../lib/maths/details'
 import type { Box, Highlight } from '../../lib/maths/highlight'
-import { type Matrix, maxMagnitude, rowShares } from '../../lib/maths/matrix'
+import { type Matrix, maxMagnitude, rowShares, type Sums } from '../../lib/maths/matrix'
 import { type DrawnAxes, drawnAxes, type SinkTokens, type Treatment } from '../../state/left-out'
 import type { Pointer } from '../../state/pointer.svelte'
 import type { Panel } from './panel'
@@ -13,6 +13,7 @@ interface Drawing {
   map: () => Matrix | undefined
   axes: () => Axes
   details: () => readonly Detail[]
+  sums: () => Sums | undefined
   sinks: () => SinkTokens
   special: () => Treatment
   /** Colours are shares of the largest value of a row. */
@@ -52,8 +53,8 @@ export class DrawnMap {
     const [values, map] = [this.#values, this.#shades]
     if (!values || !map) return undefined
     // They are of the map as it is, not of what is left of it, nor of shares of its rows.
-    const details = map === this.of.map() ? this.of.details() : NO_DETAILS
-    return { ...words, map, values, details, marked: this.#drawn.marked, largest: this.largest, ...this.#links }
+    const [details, sums] = map === this.of.map() ? [this.of.details(), this.of.sums()] : [NO_DETAILS, undefined]
+    return { ...words, map, values, details, sums, marked: this.#drawn.marked, largest: this.largest, ...this.#links }
   }
 }
 

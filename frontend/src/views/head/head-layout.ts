@@ -8,6 +8,8 @@ export interface Room {
   height: number
   maps: number
   view: 'map' | 'graph' | 'both'
+  /** The map is read in parts: there are sums beside it, and a line below it that says what is visible. */
+  long?: boolean
   /** Labels are the first words of sentences, and there are few of them. */
   folded?: boolean
   /** A warning is below a map. */
@@ -46,6 +48,9 @@ const GAP = 28
 /** Title and legend above a map, and its edge. */
 const AROUND = 30
 const WARNING = 44
+/** Sums along a long map, and the line below it. */
+const SUMS = 18
+const LEVEL = 20
 const GRAPH_WIDTH = 228
 /** The smallest map that is shown beside the graph. */
 const LEAST_MAP = 330
@@ -66,7 +71,8 @@ const NARROW = 560
 /** In narrower columns the readout has two lines. */
 const ONE_LINE = 1100
 
-const charactersOf = ({ folded, width }: Room) => (folded && width >= NARROW ? SENTENCE_CHARACTERS : CHARACTERS)
+const charactersOf = ({ folded, long, width }: Room) =>
+  (folded || long) && width >= NARROW ? SENTENCE_CHARACTERS : CHARACTERS
 
 /** Height of the readout below a map, with its margin. */
 export const readoutHeight = (width: number): number => (width < ONE_LINE ? 44 : 28)
@@ -78,7 +84,7 @@ export function headLayout(labels: readonly string[], room: Room): HeadLayout {
   const beside =
     room.view === 'both' && !room.along && room.maps === 1 && room.width >= label + LEAST_MAP + GAP + GRAPH_WIDTH
   const side = mapSide(labels.length, label, room, beside)
-  const map = { left: label, top: label, side, characters }
+  const map = { left: label, top: label, side, characters, sums: room.long ? SUMS : 0 }
   const column =
     room.maps > 1 && room.width >= NARROW ? Math.floor((room.width - GAP * (room.maps - 1)) / room.maps) : 0
   const graph = graphLayout(labels.length, label, column > 0 ? { ...room, width: column } : room, beside, side)
@@ -88,17 +94,20 @@ export function headLayout(labels: readonly string[], room: Room): HeadLayout {
 function mapSide(
   n: number,
   label: number,
-  { width, height, maps, view, folded, warned, along, pictured }: Room,
+  { width, height, maps, view, long, folded, warned, along, pictured }: Room,
   beside: boolean,
 ): number {
+  const sums = long ? SUMS : 0
   const graph = beside ? Math.max(GRAPH_WIDTH, width * (pictured ? 0.45 : 0.25)) + GAP : 0
-  const across = (width - graph - GAP * (maps - 1)) / (width < NARROW ? 1 : maps) - label - 2
+  const across = (width - graph - GAP * (maps - 1)) / (width < NARROW ? 1 : maps) - label - sums - 2
   // Side by side, the graph is below in a strip of its own.
   const below =
     view === 'both' && !beside
       ? Math.max(maps > 1 ? STRIP : 190, along && Number.isFinite(height) ? height * 0.42 : 0)
       : 0
-  const down = Number.isFinite(height) ? height - label - AROUND - (warned ? WARNING : 0) - below : 620
+  const down = Number.isFinite(height)
+    ? height - label - AROUND - (long ? SUMS + LEVEL : 0) - (warned ? WARNING : 0) - below
+    : 620
   const side = Math.max(120, Math.floor(Math.min(across, down, n * (folded ? LARGEST_SENTENCE : LARGEST_CELL))))
   // Equal cells if they are large enough to be seen.
   return side / n >= 4 ? Math.floor(side / n) * n : side
@@ -136,7 +145,7 @@ function graphLayout(n: number, label: number, room: Room, beside: boolean, side
 
 function graphHeight(
   label: number,
-  { width, height, view, warned, along, pictured }: Room,
+  { width, height, view, long, warned, along, pictured }: Room,
   beside: boolean,
   side: number,
 ): number {
@@ -147,6 +156,6 @@ function graphHeight(
     150,
     beside || view === 'graph'
       ? height - CONTROLS
-      : height - side - label - AROUND - (warned ? WARNING : 0) - CONTROLS - 8,
+      : height - side - label - AROUND - (long ? SUMS + LEVEL : 0) - (warned ? WARNING : 0) - CONTROLS - 8,
   )
 }

@@ -2,7 +2,7 @@
 import type { Axis } from '../../lib/maths/axis'
 import type { Detail } from '../../lib/maths/details'
 import type { Box } from '../../lib/maths/highlight'
-import type { Matrix } from '../../lib/maths/matrix'
+import type { Matrix, Sums } from '../../lib/maths/matrix'
 import type { Scale } from '../../lib/maths/scale'
 
 type Place = number | null
@@ -19,6 +19,8 @@ export interface Panel {
   values: Matrix
   /** Parts of a long map, of which these are an overview. */
   details: readonly Detail[]
+  /** The sums of a long map, once they are there. */
+  sums: Sums | undefined
   /** Keys that are grey. */
   marked: readonly boolean[]
   scale: Scale

@@ -181,6 +181,7 @@ export class Panels {
       map: () => this.whole,
       axes: (): Axes => (this.byWords && this.links ? [this.links.queries.axis, this.links.keys.axis] : this.own),
       details: () => this.of.shown.maps.details(this.of.lens, this.of.head),
+      sums: () => (this.compare === 'difference' ? undefined : this.of.shown.maps.sums(this.of.lens, this.of.head)),
       sinks: () => this.sinks[0],
       lit: () => (this.byWords ? { ...pointer.lit, box: null } : pointer.lit),
     }
@@ -189,6 +190,7 @@ export class Panels {
       map: () => this.#otherWhole,
       axes: () => this.others,
       details: () => (this.second ? this.second.shown.maps.details(this.second.lens, this.second.head) : []),
+      sums: () => this.second?.shown.maps.sums(this.second.lens, this.second.head),
       sinks: () => this.sinks[1],
       lit: () => linked.lit,
     }

@@ -1,0 +1,54 @@
+/** Reading the maps on screen. */
+import { untrack } from 'svelte'
+import { afterPaint } from '../../lib/drawing/frame'
+import { isLong } from '../../lib/maths/details'
+import type { Window } from '../../lib/maths/raster'
+import type { ComparisonSide } from '../../state/comparison-side'
+import type { Panels } from './panels.svelte'
+
+/** A window that has not moved for this long is read. */
+const RESTS_MS = 60
+/** Sums take as long as an overview, so that they are read for a head that the reader stays with. */
+const STAYS_MS = 600
+
+type Side = Pick<ComparisonSide, 'shown' | 'lens' | 'head'>
+
+/** While a component lives, read the maps on screen; of long maps an overview, what is visible once the window rests, and sums. */
+export function readMaps(panels: Panels, window: () => Window): void {
+  /** The analysis whose heads have been painted. */
+  let painted: unknown
+  $effect(() => {
+    const { sides } = panels
+    const store = sides[0].shown.maps
+    const want = () => {
+      painted = store
+      for (const side of sides) void readMap(side, untrack(window))
+    }
+    // The exact map of a long text is a megabyte, and the first picture must not wait for it.
+    return painted === store ? want() : afterPaint(want)
+  })
+
+  $effect(() => {
+    const [visible, { sides }] = [window(), panels]
+    const read = () => {
+      for (const { shown, lens, head } of sides) void shown.maps.wantDetail(lens, head, visible)
+    }
+    const timer = setTimeout(read, RESTS_MS)
+    return () => clearTimeout(timer)
+  })
+
+  $effect(() => {
+    const sides = panels.sides.filter(({ shown, lens, head }) => shown.maps.map(lens, head)?.pool)
+    const read = () => {
+      for (const { shown, lens, head } of sides) void shown.maps.wantSums(lens, head)
+    }
+    const timer = setTimeout(read, STAYS_MS)
+    return () => clearTimeout(timer)
+  })
+}
+
+/** What is visible of a long map is computed sooner than an overview of all of it. */
+async function readMap({ shown: { analysis, maps }, lens, head }: Side, window: Window): Promise<void> {
+  if (window.size < 1 && isLong(analysis.maps[lens]?.shape)) await maps.wantDetail(lens, head, window)
+  await maps.wantMap(lens, head)
+}
