@@ -25,6 +25,7 @@ BENCHMARKS = (
     "find",
     "page",
     "page_head",
+    "page_zoom",
     "page_grid",
     "page_windows",
     "page_live",
