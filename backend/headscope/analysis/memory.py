@@ -10,6 +10,7 @@ from math import inf, prod
 from ..core.attention import BLOCK_BYTES
 from ..errors import BudgetExceeded, Unknown
 from ..lenses import LENSES
+from ..measures import MEASURES
 from ..mechanisms import MECHANISMS
 from ..settings import Keep
 from .request import AnalysisRequest
@@ -17,6 +18,9 @@ from .request import AnalysisRequest
 FLOAT = 4
 # Blocks in memory at once while a layer is read: scores, weights, one projected map per lens, and scratch.
 BLOCKS = 6
+# Rows that are read at once at least, and multiples of a head's factors in memory while it is read by rows: in float64, and what solves causal rows.
+ROWS = 48
+ROW_FLOATS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,8 @@ class MemoryPlan:
     keep: Keep = "maps"
     width: int = 0
     softmax: bool = True  # whether weights are the softmax of scores
+    readings: tuple[str, ...] = ()  # all lenses that are read
+    measures: tuple[str, ...] = ()
     limit: float = inf  # bytes that the analysis may take
 
     def present(self, layer: int) -> list[int]:
@@ -77,8 +83,28 @@ class MemoryPlan:
         return maps + heads * sum(int(self.factor_bytes(lens)) for lens in factored)
 
     @property
+    def by_rows(self) -> bool:
+        """Whether large heads are read row by row: each lens and measure can be, and no maps of heads are kept."""
+        lenses = [LENSES[name] for name in self.readings if LENSES[name].of == "heads"]
+        measures = [MEASURES[name] for name in self.measures if MEASURES[name].of == "heads"]
+        able = self.softmax and all(lens.factoring for lens in lenses) and all(one.by_rows for one in measures)
+        factored = self.factored
+        return able and not self.whole and all(name in factored for name in self.kept if LENSES[name].of == "heads")
+
+    @property
     def work_bytes(self) -> int:
-        """Bytes in use while a layer is read."""
+        """Bytes in use while a layer is read, if all its heads have factors."""
+        if self.by_rows and self.queries * self.keys * FLOAT > BLOCK_BYTES:
+            sides, lenses = self.queries + self.keys, sum(1 for name in self.readings if LENSES[name].of == "heads")
+            return (
+                BLOCKS * max(BLOCK_BYTES, ROWS * self.keys * FLOAT)
+                + lenses * sides * ROW_FLOATS * (self.width + ROWS) * FLOAT
+            )
+        return self.map_work_bytes
+
+    @property
+    def map_work_bytes(self) -> int:
+        """Bytes in use while a layer is read, if whole maps are needed."""
         head = self.queries * self.keys * FLOAT
         blocks = BLOCKS * max(min(len(self.heads) * head, BLOCK_BYTES), head)
         return blocks + (2 * len(self.heads) * head if self.whole else 0)
@@ -111,7 +137,10 @@ def plan(
     whole = any(LENSES[name].of == "layer" for name in request.readings)
     kept = request.lens_names if request.maps else []
     softmax = request.mechanism is None or MECHANISMS[request.mechanism.name].softmax
-    return MemoryPlan(chosen, list(request.heads or heads), queries, keys, kept, whole, counts, keep, width, softmax)
+    return MemoryPlan(
+        chosen, list(request.heads or heads), queries, keys, kept, whole, counts, keep, width, softmax,
+        readings=tuple(request.readings), measures=tuple(request.measure_names),
+    )  # fmt: skip
 
 
 def check(planned: MemoryPlan, limit: int) -> MemoryPlan:
@@ -145,6 +174,19 @@ def check_kept(planned: MemoryPlan, kept: int) -> None:
         limit = int(planned.limit)
         raise BudgetExceeded(
             f"Some heads have no factors, and with their maps the result exceeds {size(limit)}. Analyse fewer tokens, layers or lenses, or keep no maps (maps: false).",
+            pointer="/text",
+            limit=limit,
+            actual=actual,
+        )
+
+
+def check_whole(planned: MemoryPlan) -> None:
+    """Raise BudgetExceeded if there is no room for whole maps, which some heads need although they were expected to have factors."""
+    actual = planned.map_bytes + planned.map_work_bytes
+    if actual > planned.limit:
+        limit = int(planned.limit)
+        raise BudgetExceeded(
+            f"Some heads can only be read as whole maps, which need {size(actual)}; one analysis may take {size(limit)}. Analyse fewer tokens, or choose other lenses.",
             pointer="/text",
             limit=limit,
             actual=actual,

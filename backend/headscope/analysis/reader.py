@@ -22,9 +22,10 @@ from ..lenses import LENSES
 from ..measures import MEASURES
 from ..measures.thumbnail import pool, quantise
 from ..settings import Keep
-from .memory import MemoryPlan, check_kept
+from .memory import MemoryPlan, check_kept, check_whole
 from .request import AnalysisRequest
 from .result import MapSink, Result
+from .row_reader import RowwiseReader, row_lenses
 
 TILE = 32
 ROUNDING = 1e-5  # largest deviation of a row's sum from 1
@@ -94,7 +95,9 @@ class Reader:
         needs = frozenset(need for method in methods for need in method.needs)
         pad_to = next((params.pad_to for name, params in self._lenses.items() if "padding" in LENSES[name].needs), None)
         on_layer = partial(self.read_layer, number=number) if of_layer else None
-        return CaptureSpec(partial(self.read_heads, number=number), on_layer, needs, self._plan.whole, pad_to)
+        return CaptureSpec(
+            partial(self.read_heads, number=number), on_layer, needs, self._plan.whole, self._plan.by_rows, pad_to
+        )
 
     # -- heads ----------------------------------------------------------------------------------------------------------------------------
 
@@ -110,7 +113,9 @@ class Reader:
         found = list[_MapBlocks]()
         error = _failure(lambda: found.extend(self._read(batch)))
         for place, number in enumerate(batch.places):
-            if error is not None:  # possibly the error of another input
+            if error is not None and len(batch.places) == 1:
+                failures[place] = failures[place] or error
+            elif error is not None:  # possibly the error of another input
                 failures[place] = failures[place] or _failure(self.read_heads, batch.one(place), number)
             for maps in found:
                 failures[place] = failures[place] or _failure(self._write, number, maps, place)
@@ -133,8 +138,39 @@ class Reader:
             return []
         started = time.perf_counter()
         block, head = chosen.layer, self._plan.heads.index(chosen.layer.heads[0])
-        self._keys[list(chosen.places), place] = block.keys.counts(*block.weights.shape[1:]).cpu().numpy()
+        self._keys[list(chosen.places), place] = block.keys.counts(self._plan.queries, self._plan.keys).cpu().numpy()
         self._causal &= block.keys.rule == "prefix"
+        maps = None if chosen.deferred is None else self._read_rows(chosen, place, head)
+        if maps is None:
+            if chosen.deferred is not None:
+                check_whole(self._plan)
+            maps = self._read_maps(chosen.whole(), place, head)
+        self.reading_s += time.perf_counter() - started
+        return maps
+
+    def _read_rows(self, batch: Batch, place: int, head: int) -> list[_MapBlocks] | None:
+        """Read a batch with deferred weights by rows; None if whole maps are needed after all."""
+        lenses = row_lenses(batch.layer, self._lenses)
+        if lenses is None:
+            return None
+        rows = RowwiseReader(batch, lenses, self._measures, self._shown, self._kept)
+        pooled = dict(rows.read(TILE))
+        factors = rows.factors()
+        if not all(self._plan.prefers(one.nbytes) for heads in factors.values() for one in heads):
+            return None
+        for name, spent in rows.seconds.items():
+            self.lens_s[name] = self.lens_s.get(name, 0.0) + spent
+        measured = ((("measure", name, lens), values) for name, lens, values in rows.values())
+        tiles = (one for name, cells in pooled.items() for one in _tiles(name, cells, LENSES[name].signed))
+        for key, values in (*_facts(rows.facts), *measured, *tiles):
+            self._keep(key, values, batch.places, place, head)
+        return self._with_absent(
+            [_MapBlocks(place, head, {}, {name: [heads] for name, heads in factors.items()})], batch
+        )
+
+    def _read_maps(self, chosen: Batch, place: int, head: int) -> list[_MapBlocks]:
+        """Read a batch with weights."""
+        block = chosen.layer
         readings = {
             name: self._apply(name, block, params)
             for name, params in self._lenses.items()
@@ -142,9 +178,7 @@ class Reader:
         }
         for key, values in (*self._notes(readings), *self._measured(chosen, readings)):
             self._keep(key, values, chosen.places, place, head)
-        maps = self._maps(chosen, readings, place, head)
-        self.reading_s += time.perf_counter() - started
-        return maps
+        return self._maps(chosen, readings, place, head)
 
     def _apply(self, name: str, layer: Layer, params: Any) -> Reading:
         """Read a layer through a lens, and time it."""
@@ -190,8 +224,8 @@ class Reader:
         return self._alike[key]
 
     def _maps(self, batch: Batch, readings: Readings, place: int, head: int) -> list[_MapBlocks]:
-        """Return the maps for the sinks; after a layer's last head, also empty ones for the selected heads that it does not have."""
-        size, index = len(batch.places), batch.layer.index
+        """Return the maps for the sinks."""
+        size = len(batch.places)
         whole = {name: readings[name].map for name in readings if name in self._kept and name not in self._factored}
         blocks = {name: by_input(maps, size) for name, maps in whole.items()}
         factors = {
@@ -199,12 +233,17 @@ class Reader:
             for name in readings
             if name in self._factored
         }
-        maps = [_MapBlocks(place, head, blocks, factors)]
+        return self._with_absent([_MapBlocks(place, head, blocks, factors)], batch)
+
+    def _with_absent(self, maps: list[_MapBlocks], batch: Batch) -> list[_MapBlocks]:
+        """Add empty maps of the selected heads that a layer does not have, after its last head."""
+        size, index = len(batch.places), batch.layer.index
         absent = self._plan.absent(index) if batch.layer.heads[-1] == self._plan.present(index)[-1] else 0
         if absent:
-            sides, first = batch.layer.weights.shape[1:], len(self._plan.heads) - absent
-            empty = {name: torch.full((size, absent, *sides), torch.nan) for name in blocks}
-            maps.append(_MapBlocks(place, first, empty, dict.fromkeys(factors, [[_nothing(*sides)] * absent] * size)))
+            sides, first = (self._plan.queries, self._plan.keys), len(self._plan.heads) - absent
+            empty = {name: torch.full((size, absent, *sides), torch.nan) for name in maps[0].blocks}
+            nothing = dict.fromkeys(maps[0].factors, [[_nothing(*sides)] * absent] * size)
+            maps.append(_MapBlocks(maps[0].layer, first, empty, nothing))
         return maps
 
     def _factors(self, name: str, layer: Layer, reading: Reading) -> list[Factors]:
@@ -276,15 +315,8 @@ class Reader:
         """Return the notes of lenses about heads (rank, condition, ...), and thumbnails."""
         for name, reading in readings.items():
             if name in self._shown:
-                tiles, scale, offset = quantise(pool(reading.map.nan_to_num(), TILE, reading.signed), reading.signed)
-                yield from (
-                    (("tile", name, "tiles"), tiles),
-                    (("tile", name, "scale"), scale),
-                    (("tile", name, "offset"), offset),
-                )
-            for note in ("rank", "condition", "identical", "undefined"):
-                if getattr(reading, note) is not None:
-                    yield ("note", name, note), getattr(reading, note)
+                yield from _tiles(name, pool(reading.map.nan_to_num(), TILE, reading.signed), reading.signed)
+        yield from _facts(readings)
 
     def _keep(self, key: Key, values: torch.Tensor, numbers: Places, place: int, head: int) -> None:
         """Store values of heads [B h, ...], or of one input's layer (any shape), in the array [B, L, H, ...]."""
@@ -348,6 +380,20 @@ def _failure(work: Callable[..., None], *arguments: Any) -> HeadscopeError | Non
         clear_frames(error.__traceback__)  # which would keep the layer's tensors
         return error
     return None
+
+
+def _tiles(lens: str, cells: torch.Tensor, signed: bool) -> Iterator[tuple[Key, torch.Tensor]]:
+    """Yield the thumbnails of a lens, of cells [H, t, t'], as they are kept."""
+    for name, values in zip(("tiles", "scale", "offset"), quantise(cells, signed), strict=True):
+        yield ("tile", lens, name), values
+
+
+def _facts(readings: Readings) -> Iterator[tuple[Key, torch.Tensor]]:
+    """Yield the notes of lenses about heads: rank, condition and so on."""
+    for lens, reading in readings.items():
+        for note in ("rank", "condition", "identical", "undefined"):
+            if getattr(reading, note) is not None:
+                yield ("note", lens, note), getattr(reading, note)
 
 
 def _part(readings: Readings, size: int, places: Places) -> Readings:

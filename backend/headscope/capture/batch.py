@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..core.attention import BLOCK_BYTES, Layer
+from ..core.attention import BLOCK_BYTES, Layer, required
 from ..core.tokens import Axes
 from ..mechanisms.base import Pass
+from .deferred import DeferredWeights
 from .gates import GateReader
 from .interface import AttentionCall
 from .recording import Recording, all_finite, not_finite, on_device
@@ -30,12 +31,14 @@ class Batch:
     first   the heads of the first input on its own
     axes    the tokens of each input
     places  the indices of the inputs in their pass
+    deferred  weights that are computed as they are read, of a single input; its layer has none until then
     """
 
     layer: Layer
     first: Layer
     axes: tuple[Axes, ...]
     places: tuple[int, ...]
+    deferred: DeferredWeights | None = None
 
     def one(self, number: int) -> Layer:
         """Return the heads of one input on its own."""
@@ -54,6 +57,19 @@ class Batch:
         """Keep only these heads of each input; None if the batch has none of them."""
         layer, first = self.layer.select(heads), self.first.select(heads)
         return None if layer is None or first is None else replace(self, layer=layer, first=first)
+
+    def rows(self, first: int = 0, multiple: int = 1) -> Iterator[Layer]:
+        """Yield the heads with some queries after others, as DeferredWeights.rows does."""
+        heads = frozenset(self.layer.heads)
+        for rows in required(self.deferred).rows(first, multiple):
+            yield required(rows.select(heads))
+
+    def whole(self) -> Batch:
+        """Return the batch with all weights."""
+        if self.deferred is None:
+            return self
+        layer = required(self.deferred.whole().select(frozenset(self.layer.heads)))
+        return Batch(layer, layer, self.axes, self.places)
 
     def _parts(self, numbers: Sequence[int]) -> dict[str, Any]:
         tensors = {name: getattr(self.layer, name) for name in BY_INPUT}
@@ -134,8 +150,9 @@ class _Step:
         """Return the outputs [B, H, Q, D] that the model continues with."""
         # A factor that follows all heads needs all of their outputs.
         whole = [(0, self._call.key.shape[1])] if self._site.follows == "heads" else None
+        attend = self._defer if self._may_defer() else self._attend
         for low, high in whole or self._call.blocks():
-            self._attend(low, high)
+            attend(low, high)
             if all(recording.failed for recording in self._recordings):
                 break
         for number, recording in enumerate(self._recordings):
@@ -165,6 +182,36 @@ class _Step:
         if self._sent is not self._output:
             for number, recording in enumerate(self._recordings):
                 self._sent[number, heads] = recording.leave(self._site, heads, self._output[number, heads])
+
+    def _may_defer(self) -> bool:
+        """Return whether weights can be computed as they are read: those of one input that attends plainly, in heads larger than a block."""
+        recording, query = self._recordings[0], self._call.query
+        large = query.shape[2] * self._call.key.shape[2] * query.element_size() > BLOCK_BYTES
+        plain = len(self._recordings) == 1 and recording.attends_plainly(self._site) and not recording.spec.whole
+        return (
+            plain
+            and large
+            and recording.spec.deferred
+            and self._layer is not None
+            and query.element_size() >= 4
+            and not self._site.follows
+            and self._layer.keys.mask is None
+        )
+
+    def _defer(self, low: int, high: int) -> None:
+        """Hand on the heads that read key/value heads `low` to `high` without their weights, which are computed as they are read."""
+        (recording,), heads = self._recordings, slice(low * self._call.per_group, high * self._call.per_group)
+        layer = _cut(self._layer_of(0), heads, self._output.new_empty(0), low, high)
+        layer = replace(layer, output=self._output[0, heads])  # a view, to be filled
+        scores = self._call.scores(self._site.layer, low, high, masked=False)
+        values = self._call.shared(self._call.value, low, high)
+        deferred = DeferredWeights(self._site, layer, scores, values, self._call.masks[0])
+        (error,) = self._on_batch(Batch(layer, layer, (recording.axes,), (recording.row,), deferred))
+        if error is not None:
+            recording.fail(error)
+        recording.attempt(deferred.finish)
+        if self._sent is not self._output:
+            self._sent[0, heads] = recording.leave(self._site, heads, self._output[0, heads])
 
     def _weights(self, low: int, high: int) -> Tensor:
         """Return weights [B h, Q, K] under each input's mechanism; zero for an input whose mechanism failed."""

@@ -35,7 +35,8 @@ class PassRecorder:
         inputs: Sequence[ModelInput],
         on_batch: OnBatch | None = None,
     ) -> None:
-        self.masks, self.size, self.home = Masks(), len(inputs), model.device
+        may_omit = bool(getattr(model.module, "_supports_sdpa", False))
+        self.masks, self.size, self.home = Masks(may_omit), len(inputs), model.device
         self._on_batch = on_batch
         modules = _Modules(model.module)
         self._gates = GateReader(modules, sites.of(kind), self.size)
@@ -61,7 +62,7 @@ class PassRecorder:
     def _on_heads(self, batch: Batch) -> list[Exception | None]:
         chosen = [self._recordings[place] for place in batch.places]
         for number, one in enumerate(chosen):
-            one.attempt(partial(one.spec.on_heads, batch.one(number)))
+            one.attempt(partial(_hand_on, one, batch, number))
         return [one.failed for one in chosen]
 
     def replay(self, query: Tensor, key: Tensor, value: Tensor, rest: dict[str, Any], module: Any) -> Tensor | None:
@@ -76,6 +77,10 @@ class PassRecorder:
             for recording in self._recordings:
                 stack.enter_context(recording.hooks())
             yield
+
+
+def _hand_on(recording: Recording, batch: Batch, number: int) -> None:
+    recording.spec.on_heads(batch.whole().one(number))
 
 
 class _Modules(dict[str, Any]):

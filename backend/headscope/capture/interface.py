@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 from transformers import AttentionInterface, AttentionMaskInterface
-from transformers.masking_utils import eager_mask
+from transformers.masking_utils import eager_mask, sdpa_mask
 
 from ..core.attention import BLOCK_BYTES, Keys
 from ..errors import Unsupported
@@ -19,17 +20,24 @@ from ..mechanisms.base import Scores
 from ..models.modules import configured, evaluating
 
 NAME = "headscope"
+# Queries from which on causal masks are omitted.
+LONG = 1024
 # In the names of configurations of the parts of a model that read images.
 IMAGE_PARTS = ("vision", "vq", "vit")
 
 
 @dataclass(frozen=True)
 class Mask:
-    """An additive mask split into the keys that may be attended to and the bias that is added there."""
+    """An additive mask of Q queries and K keys, split into the keys that may be attended to and the bias that is added there, [1 or H, Q, K]."""
 
     keys: Keys
-    blocked: Tensor | None = None  # [1, Q, K]
-    bias: Tensor | None = None  # [1 or H, Q, K]
+    sides: tuple[int, int]
+    bias: Tensor | None = None
+
+    @cached_property
+    def blocked(self) -> Tensor | None:
+        """Where a query may not attend, [1, Q, K] (bool); None if it may attend everywhere."""
+        return None if self.keys.rule == "all" else ~self.keys.allowed(*self.sides)[None]
 
 
 @dataclass(frozen=True)
@@ -70,8 +78,10 @@ class AttentionCall:
             return self
         return replace(self, query=self.query.contiguous(), key=self.key.contiguous(), value=self.value.contiguous())
 
-    def scores(self, layer: int, low: int, high: int) -> Scores:
+    def scores(self, layer: int, low: int, high: int, *, masked: bool = True) -> Scores:
         """Return the scores of all inputs for the query heads that read key/value heads `low` to `high`; the inputs must share one mask.
+
+        Without `masked`, they do not know what is blocked.
 
         Input and head become one axis, one input after the other: [B, h, Q, K] -> [B h, Q, K].
         """
@@ -85,7 +95,7 @@ class AttentionCall:
             scaling=self.scaling,
             softcap=self.softcap,
             bias=bias,
-            blocked=self.masks[0].blocked,
+            blocked=self.masks[0].blocked if masked else None,
             sink=None if self.sink is None else _repeated(self.sink[heads], size),
         )
 
@@ -137,23 +147,46 @@ PATCH = "headscope_patch"  # attribute of a module that calls the attention func
 class Masks:
     """A cache of the last few masks: most layers share one."""
 
-    def __init__(self) -> None:
-        self._known: list[tuple[Tensor | None, Tensor | None, list[Mask]]] = []
+    def __init__(self, may_omit: bool = False) -> None:
+        self._known: list[tuple[Tensor | None, Tensor | None, bool, tuple[int, int], list[Mask]]] = []
+        self._may_omit, self._omitted = may_omit, False
+
+    def make(self, **options: Any) -> Tensor | None:
+        """Return the additive mask that a model asks for, None for a causal one of a long input: it would be larger than anything else of the pass."""
+        if self._may_omit and options["q_length"] >= LONG and sdpa_mask(**options) is None:
+            self._omitted = True
+            return None
+        made: Tensor | None = eager_mask(**options)
+        return made
+
+    def is_causal(self, module: Any, sides: tuple[int, int], is_causal: bool | None) -> bool:
+        """Return whether a call without a mask is causal: as with scaled_dot_product_attention, if the module says so, or the call itself."""
+        said = getattr(module, "is_causal", True) if is_causal is None else is_causal
+        return self._omitted and bool(said) and sides[0] == sides[1] >= LONG
 
     def read(
-        self, mask: Tensor | None, bias: Tensor | None, keys: int, device: torch.device, size: int = 1
+        self,
+        mask: Tensor | None,
+        bias: Tensor | None,
+        sides: tuple[int, int],
+        device: torch.device,
+        size: int = 1,
+        causal: bool = False,
     ) -> list[Mask]:
-        """Return the mask of each of `size` inputs. `mask` [1 or B, 1 or H, Q, K] is additive or bool; `bias`, of the same shape, is added."""
-        for known_mask, known_bias, found in self._known:
-            if known_mask is mask and known_bias is bias:
+        """Return the mask of each of `size` inputs with Q queries and K keys.
+
+        `mask` [1 or B, 1 or H, Q, K] is additive or bool, None if all keys are seen, or those up to the query (`causal`); `bias`, of the same shape, is added.
+        """
+        for known_mask, known_bias, *which, found in self._known:
+            if known_mask is mask and known_bias is bias and which == [causal, sides]:
                 return found
         found = list[Mask]()
         first = (_row(mask, 0), _row(bias, 0))
         for place in range(size):
             row = (_row(mask, place), _row(bias, place))
             same = bool(found) and all(map(_equal, row, first))
-            found.append(found[0] if same else _parse(*row, keys, device))
-        self._known = [(mask, bias, found), *self._known[:3]]
+            found.append(found[0] if same else _parse(*row, sides, device, causal))
+        self._known = [(mask, bias, causal, sides, found), *self._known[:3]]
         return found
 
 
@@ -166,11 +199,14 @@ def _equal(one: Tensor | None, other: Tensor | None) -> bool:
     return one is other or (one is not None and other is not None and torch.equal(one, other))
 
 
-def _parse(mask: Tensor | None, bias: Tensor | None, keys: int, device: torch.device) -> Mask:
+def _parse(
+    mask: Tensor | None, bias: Tensor | None, sides: tuple[int, int], device: torch.device, causal: bool
+) -> Mask:
     """Split the mask and bias [1 or H, Q, K] of one input."""
+    keys = sides[1]
     added = None if bias is None or not bool(bias.any()) else bias[..., :keys].to(device)
     if mask is None:
-        return Mask(Keys("all"), None, added)
+        return Mask(Keys("prefix" if causal else "all"), sides, added)
     allowed, rest = split_mask(mask[..., :keys].to(device))
     if bool((allowed != allowed[:1]).any()):
         raise Unsupported("Every head of this model has a mask of its own, which Headscope does not support.")
@@ -178,12 +214,12 @@ def _parse(mask: Tensor | None, bias: Tensor | None, keys: int, device: torch.de
     if rest is not None:
         added = rest if added is None else added + rest
     if bool(allowed.all()):
-        return Mask(Keys("all"), None, added)
+        return Mask(Keys("all"), sides, added)
     if not bool(allowed.any(-1).all()):
         raise Unsupported("Some tokens of this input may not attend to any token.")
     square = allowed.shape[1] == allowed.shape[2]
-    causal = square and torch.equal(allowed[0], torch.ones_like(allowed[0]).tril())
-    return Mask(Keys("prefix") if causal else Keys("mask", allowed[0]), ~allowed, added)
+    prefix = square and torch.equal(allowed[0], torch.ones_like(allowed[0]).tril())
+    return Mask(Keys("prefix") if prefix else Keys("mask", allowed[0]), sides, added)
 
 
 def split_mask(mask: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -208,15 +244,19 @@ def attention(
     s_aux: Tensor | None = None,
     sinks: Tensor | None = None,
     indices: Tensor | None = None,
+    is_causal: bool | None = None,
     **rest: Any,
 ) -> tuple[Tensor, None]:
     """Query [B, H, Q, D'], key and value [B, G, K, D] -> output [B, Q, H, D], with the signature of transformers' AttentionInterface."""
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     s_aux = sinks if s_aux is None else s_aux
+    recorder, sides = _recorder.get(), (query.shape[2], key.shape[2])
+    causal = attention_mask is None and recorder is not None and recorder.masks.is_causal(module, sides, is_causal)
     if indices is not None:
-        attention_mask = _without_unselected(indices, attention_mask, key.shape[2])
+        attention_mask = causal_mask(*sides, query.device) if causal else attention_mask
+        attention_mask, causal = _without_unselected(indices, attention_mask, key.shape[2]), False
     arguments = {"mask": attention_mask, "bias": position_bias, "scaling": scaling, "softcap": softcap, "sink": s_aux}
-    recorder = _recorder.get()
+    arguments["causal"] = causal
     if recorder is None:
         patch: ModuleAttention | None = getattr(module, PATCH, None)
         if patch is None:
@@ -234,9 +274,14 @@ def attention(
     device, home = query.device, recorder.home
     query, key, value = query.to(home), key.to(home), value.to(home)
     sink = None if s_aux is None else s_aux.to(home).reshape(query.shape[1], -1, 1)  # [H] -> [H, 1, 1]
-    masks = recorder.masks.read(attention_mask, position_bias, key.shape[2], home, recorder.size)
+    masks = recorder.masks.read(attention_mask, position_bias, sides, home, recorder.size, causal)
     call = AttentionCall(module, query, key, value, masks, float(scaling), softcap, sink)
     return recorder.attend(call).transpose(1, 2).contiguous().to(device), None  # [B, H, Q, D] -> [B, Q, H, D]
+
+
+def causal_mask(queries: int, keys: int, device: torch.device) -> Tensor:
+    """Return the mask [1, 1, Q, K] (bool) of queries that attend to the keys up to themselves."""
+    return torch.ones(1, 1, queries, keys, dtype=torch.bool, device=device).tril()
 
 
 def _without_unselected(indices: Tensor, mask: Tensor | None, keys: int) -> Tensor:
@@ -275,9 +320,15 @@ def for_each_head(tensor: Tensor, heads: int) -> Tensor:
     return tensor if group == 1 else tensor.repeat_interleave(group, dim=1)
 
 
+def attention_mask(**options: Any) -> Tensor | None:
+    """Return the mask that a model asks for, with the signature of transformers' AttentionMaskInterface."""
+    recorder = _recorder.get()
+    return eager_mask(**options) if recorder is None else recorder.masks.make(**options)
+
+
 # Both need the same name: without a mask function, transformers silently passes no mask.
 AttentionInterface.register(NAME, attention)
-AttentionMaskInterface.register(NAME, eager_mask)
+AttentionMaskInterface.register(NAME, attention_mask)
 
 
 def implementation_of(module: Any) -> str:

@@ -16,7 +16,7 @@ from ..errors import HeadscopeError, NonFinite, Unsupported
 from ..mechanisms.base import Pass, Scores
 from ..models.tokens import Encoded
 from .affine import offset
-from .interface import AttentionCall, batch_scores, blocked_and_bias, for_each_head
+from .interface import AttentionCall, batch_scores, blocked_and_bias, causal_mask, for_each_head
 from .projection_factors import projection_factors
 from .sites import AttentionSites, Site, norm_at, query_key_weights, scaled_branch, split_projection
 from .trace import expanded, first_tensor
@@ -41,12 +41,16 @@ T = TypeVar("T")
 
 @dataclass
 class CaptureSpec:
-    """What to record of an input: blocks of heads go to `on_heads`, whole layers with the `needs` to `on_layer` (with all their weights if `whole`)."""
+    """What to record of an input: blocks of heads go to `on_heads`, whole layers with the `needs` to `on_layer` (with all their weights if `whole`).
+
+    With `deferred`, batches of large heads come without weights, which are computed as they are read.
+    """
 
     on_heads: OnLayer
     on_layer: OnLayer | None = None
     needs: frozenset[str] = frozenset()
     whole: bool = False
+    deferred: bool = False
     pad_to: int | None = None  # for methods that need the values of the padded input
 
 
@@ -308,7 +312,8 @@ class Recording:
         target, outputs = self._replaying
         if module is target:
             return outputs.transpose(1, 2)  # [B, H, Q, D] -> [B, Q, H, D]
-        blocked, bias = blocked_and_bias(rest["mask"], rest["bias"], key.shape[2])
+        mask = causal_mask(query.shape[2], key.shape[2], query.device) if rest["causal"] else rest["mask"]
+        blocked, bias = blocked_and_bias(mask, rest["bias"], key.shape[2])
         weights = PLAIN.attend(batch_scores(0, query, key, rest, blocked, bias))
         return (weights @ for_each_head(value, query.shape[1])).transpose(1, 2)  # [B, H, Q, D] -> [B, Q, H, D]
 

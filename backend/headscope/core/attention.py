@@ -16,7 +16,7 @@ from .tokens import Axes, BatchTokens, Marks
 # memory does not grow with the number of heads.
 BLOCK_BYTES = 4 * 1024 * 1024
 # Tensors of a Layer with an axis of heads, besides its weights; empty or None where they are missing.
-BY_HEAD = ("output", "gate", "query", "projection", "projection_factors", "query_weights", "key_weights")
+BY_HEAD = ("output", "gate", "query", "projection", "projection_factors", "query_weights", "key_weights", "scores")
 
 ModelKind = Literal["encoder", "decoder", "encoder-decoder", "vision"]
 Kind = Literal["self", "encoder", "decoder", "cross"]
@@ -34,10 +34,14 @@ def required(value: T | None) -> T:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Which keys a query may attend to: all, the prefix up to itself (causal), or those that are True in `mask` [Q, K] (bool)."""
+    """Which keys a query may attend to: all, the prefix up to itself (causal), or those that are True in `mask` [Q, K] (bool).
+
+    `first` is the number of the first of the queries, if the input has others before them.
+    """
 
     rule: Literal["all", "prefix", "mask"]
     mask: Tensor | None = None
+    first: int = 0
 
     def counts(self, queries: int, keys: int) -> Tensor:
         """Return the number of allowed keys per query, [Q]."""
@@ -45,14 +49,30 @@ class Keys:
             return self.mask.sum(-1)
         if self.rule == "all":
             return torch.full((queries,), keys)
-        return torch.arange(1, queries + 1)
+        return torch.arange(1, queries + 1) + self.first
 
     def allowed(self, queries: int, keys: int) -> Tensor:
         """Return the same as a mask [Q, K] (bool)."""
+        return self.sees(queries, torch.arange(keys)) if self.mask is None else self.mask
+
+    def sees(self, queries: int, places: Tensor) -> Tensor:
+        """Return whether each query may attend to the keys `places` [P], [Q, P] (bool)."""
         if self.mask is not None:
-            return self.mask
-        every = torch.ones(queries, keys, dtype=torch.bool)
-        return every if self.rule == "all" else every.tril()
+            return self.mask[:, places]
+        if self.rule == "all":
+            return torch.ones(queries, len(places), dtype=torch.bool)
+        return places <= torch.arange(self.first, self.first + queries)[:, None]
+
+    def extent(self, queries: slice, keys: int) -> int:
+        """Return the number of keys beyond which none of these queries attends to any."""
+        if self.mask is not None:
+            return int(self.mask[queries].any(0).nonzero()[-1]) + 1
+        return keys if self.rule == "all" else self.first + queries.stop
+
+    def cut(self, queries: slice, keys: int) -> Keys:
+        """Return the same for some queries and the first `keys` keys, their extent."""
+        mask = None if self.mask is None else self.mask[queries, :keys]
+        return Keys(self.rule, mask, self.first + queries.start)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +91,12 @@ class ScoreTerms:
         """Return the terms of some heads."""
         bias = self.bias if self.bias is None or self.bias.shape[0] == 1 else self.bias[places]
         return replace(self, bias=bias, sink=None if self.sink is None else self.sink[places])
+
+    def rows(self, queries: slice, keys: int) -> ScoreTerms:
+        """Return the terms of some queries and the first `keys` keys."""
+        bias = None if self.bias is None else self.bias[:, queries, :keys]
+        sink = self.sink if self.sink is None or self.sink.shape[1] == 1 else self.sink[:, queries]
+        return replace(self, bias=bias, sink=sink)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +191,7 @@ class Layer:
             has the score x query_weights turnⁿ key_weightsᵀ yᵀ, before scaling and without biases
     normalised    whether that score holds up to a positive factor of the query and one of the key
     padded_values [N, P, D]  values of all N heads of the layer, one per query head whatever `heads` are, with the input padded to P tokens at its end
+    scores  [H, Q, K]  what the weights are the softmax of, some finite number where they are 0; None where nothing needs it
     terms         None where a mechanism computes weights in another way, and for several inputs
     inputs        the tokens of every input if the heads of several inputs follow one another; `axes` are then those of the first input
     `epsilon` is the machine epsilon of the arithmetic that computed them: it decides what counts as zero. `rounding` is by how much what a quantised model adds to
@@ -193,6 +220,7 @@ class Layer:
     inputs: BatchTokens | None = None
     rounding: float = 0.0
     terms: ScoreTerms | None = None
+    scores: Tensor | None = None
 
     def select(self, heads: frozenset[int]) -> Layer | None:
         """Return only these heads, each with a key/value head of its own, or None if the layer has none of them."""
@@ -201,9 +229,10 @@ class Layer:
             return self
         if not chosen:
             return None
-        group = self.weights.shape[0] // max(1, self.values.shape[0])
+        group = len(self.heads) // max(1, self.values.shape[0])
         shared = [place // group for place in chosen] if self.values.shape[0] else []
-        return self.cut(chosen, shared, tuple(self.heads[place] for place in chosen), self.weights[chosen])
+        weights = self.weights[chosen] if self.weights.numel() else self.weights
+        return self.cut(chosen, shared, tuple(self.heads[place] for place in chosen), weights)
 
     def cut(
         self, places: slice | list[int], groups: slice | list[int], heads: tuple[int, ...], weights: Tensor
@@ -214,6 +243,22 @@ class Layer:
         chosen = {name: part[by_axis[name]] for name, part in tensors.items() if part is not None and part.numel()}
         terms = None if self.terms is None else self.terms.cut(places)
         return replace(self, heads=heads, weights=weights, terms=terms, **chosen)
+
+    def rows(self, queries: slice, weights: Tensor, output: Tensor, scores: Tensor | None = None) -> Layer:
+        """Return some queries of the layer, with their weights and scores [H, R, K'], output [H, R, D], and the first K' keys; `axes` and `inputs` stay whole."""
+        seen = weights.shape[2]
+        return replace(
+            self,
+            weights=weights,
+            output=output,
+            scores=scores,
+            keys=self.keys.cut(queries, seen),
+            query=self.query[:, queries],
+            key=self.key[:, :seen],
+            values=self.values[:, :seen],
+            gate=None if self.gate is None else self.gate[:, queries],
+            terms=None if self.terms is None else self.terms.rows(queries, seen),
+        )
 
     @property
     def special(self) -> tuple[Tensor, Tensor]:

@@ -50,9 +50,8 @@ def project_prefix(
     n, width = V.shape[1:]
     task = _Causal(weights.contiguous(), V, weights.new_empty(weights.shape), weights.new_ones(weights.shape[:2]))
     if n > width:
-        prefixes = _prefixes(V, width, epsilon)
-        span = _long_rows(task, output, prefixes)
-        return task.projected, task.kept, (prefixes.inverse[:, -1], prefixes.condition[:, -1]), span
+        rows = PrefixRows(V, weights.dtype, epsilon)
+        return task.projected, task.kept, rows.factor, _long_rows(task, output, rows)
     whole = factorise(gram_matrix(V))
     task.projected.copy_(weights)
     for group in (whole[1] > safe_condition(n, width, epsilon)).nonzero().flatten().tolist():
@@ -116,32 +115,84 @@ def _smallest_eigenvalue(grams: Tensor) -> Tensor:
     return smallest
 
 
-def _long_rows(task: _Causal, output: Tensor, prefixes: _Prefixes) -> Span | None:
-    """Project the rows of a head with more keys than its width. Rows that see at most that many keys keep their weights, later rows are solved in blocks.
+class PrefixRows:
+    """Projects the rows of heads with more keys than their width, whose values are V [G, N, D] in float64: the first `start` rows at once, the others in any parts.
 
-    Blocks use products in float32 from the first row from which every group allows it, if necessary with columns that were made orthonormal, and in float64
-    before. Groups whose values may be linearly dependent are processed one by one.
+    Rows that see at most as many keys as the head is wide keep their weights; later ones are solved in blocks. Blocks use products in the arithmetic of the
+    weights, `dtype`, from the first row from which every group allows it, if necessary with columns that were made orthonormal, and float64 before. Groups
+    whose values may be linearly dependent are processed one by one.
     """
-    n, width = task.V.shape[1:]
-    safe = prefixes.safe
-    mild = safe & (prefixes.gain <= DIRECT_GAIN)
-    late = _Late(task.V, prefixes.inverse[:, :-1], prefixes.condition[:, :-1], output)
-    if late.exact(mild) > 1:
-        late = _orthonormal(task.V, prefixes)
-    exact = late.exact(mild)
-    start = min(width + exact * ROWS, n)
-    task.projected[:, :start] = task.weights[:, :start]
-    proven = safe[:, :exact].all(1)
-    groups = proven.nonzero().flatten()
-    if exact and len(groups):
-        _exact_rows(task, groups, width, start, prefixes.inverse[groups, :exact], prefixes.update[groups, :exact])
-    unproven = (~proven).nonzero().flatten().tolist()
-    labels = [_unproven_rows(task, group, start, prefixes.epsilon) for group in unproven]
+
+    def __init__(self, V: Tensor, dtype: torch.dtype, epsilon: float) -> None:
+        n, width = V.shape[1:]
+        self._V, self._epsilon = V, epsilon
+        self._prefixes = prefixes = _prefixes(V, width, epsilon)
+        mild = prefixes.safe & (prefixes.gain <= DIRECT_GAIN)
+        late = _Late(V, prefixes.inverse[:, :-1], prefixes.condition[:, :-1], True)
+        if late.exact(mild) > 1:
+            late = _orthonormal(V, prefixes)
+        self._exact = late.exact(mild)
+        self.start = min(width + self._exact * ROWS, n)
+        self._proven = prefixes.safe[:, : self._exact].all(1)
+        self._direct = late.direct
+        self.basis = late.V.to(dtype)
+        self._inverse, self._update = late.inverse.to(dtype), prefixes.update.to(dtype)
+
+    @property
+    def factor(self) -> tuple[Tensor, Tensor]:
+        """The inverse factor of the Gram matrix of all values, and the bound of their condition."""
+        return self._prefixes.inverse[:, -1], self._prefixes.condition[:, -1]
+
+    def project_first(self, weights: Tensor, projected: Tensor, kept: Tensor) -> list[Tensor | None]:
+        """Project the first F = `start` rows, weights [H, F, F], into `projected`, and their share into `kept` [H, F].
+
+        Return the labels of equal values of each group whose rows were averaged over these only.
+        """
+        prefixes, task = self._prefixes, _Causal(weights, self._V, projected, kept)
+        projected.copy_(weights)
+        groups = self._proven.nonzero().flatten()
+        if self._exact and len(groups):
+            parts = prefixes.inverse[groups, : self._exact], prefixes.update[groups, : self._exact]
+            _exact_rows(task, groups, self._V.shape[2], self.start, *parts)
+        unproven = (~self._proven).nonzero().flatten().tolist()
+        return [_unproven_rows(task, group, self.start, self._epsilon) for group in unproven]
+
+    def solve(self, weights: Tensor, output: Tensor, first: int) -> tuple[Tensor, Tensor]:
+        """Return coefficients [H, R, D] and kept share [H, R] of later rows [H, R, K] from row `first` on, which is `start` plus a multiple of ROWS."""
+        groups, width = len(self.basis), self.basis.shape[2]
+        if self._direct:
+            output = output.to(weights.dtype)
+        else:
+            rows = weights.reshape(groups, -1, weights.shape[2])  # [G, P · R, K]
+            output = (rows @ self.basis[:, : weights.shape[2]]).view(*weights.shape[:2], width)
+        blocks = slice((first - width) // ROWS, -(-(first + weights.shape[1] - width) // ROWS))
+        by_group = output.reshape(groups, -1, *output.shape[1:])  # [G, P, R, D]
+        solved = _solve(by_group, self._inverse[:, blocks], self._update[:, blocks]).flatten(0, 1)
+        return solved, ((solved * output).sum(-1) / squared_norms(weights)).clamp(0, 1)
+
+    def map(self, coefficients: Tensor, first: int) -> Tensor:
+        """Return the rows [H, R, K] with these coefficients, where K = first + R keys are those that any of them sees."""
+        heads, count, width = coefficients.shape
+        groups, seen = len(self.basis), first + count
+        rows = coefficients.reshape(groups, -1, width) @ self.basis[:, :seen].mT
+        return rows.view(heads, count, seen).tril_(first)
+
+
+def _long_rows(task: _Causal, output: Tensor, rows: PrefixRows) -> Span | None:
+    """Project all rows of heads with more keys than their width."""
+    n, start = task.V.shape[1], rows.start
+    first = slice(start)
+    task.projected[:, first, start:] = 0
+    labels = rows.project_first(task.weights[:, first, first], task.projected[:, first, first], task.kept[:, first])
     if start < n:
-        solved = _late_rows(task, late, start, late.inverse[:, exact:], prefixes.update[:, exact:])
-        return Span(solved, late.V.to(solved.dtype), causal=True)
+        coefficients, task.kept[:, start:] = rows.solve(task.weights[:, start:], output[:, start:], start)
+        for low in range(start, n, ROWS):
+            high = min(low + ROWS, n)
+            task.projected[:, low:high, :high] = rows.map(coefficients[:, low - start : high - start], low)
+            task.projected[:, low:high, high:] = 0
+        return Span(coefficients, rows.basis, causal=True)
     averaged = [one for one in labels if one is not None]
-    return _averages(task, torch.stack(averaged)) if len(averaged) == len(proven) else None
+    return _averages(task, torch.stack(averaged)) if len(averaged) == len(task.V) else None
 
 
 @dataclass(frozen=True)
@@ -151,13 +202,13 @@ class _Late:
     V         [G, N, D]          the values, or what spans the same space, in float64
     inverse   [G, blocks, D, D]  L⁻¹ of the Gram matrix of V before each block
     condition [G, blocks]        upper bound of the condition number of V before each block
-    output    [H, N, D]          the weights times V, None where they have to be multiplied
+    direct                       whether the heads' outputs are the weights times V, which otherwise have to be multiplied
     """
 
     V: Tensor
     inverse: Tensor
     condition: Tensor
-    output: Tensor | None
+    direct: bool
 
     def exact(self, allowed: Tensor) -> int:
         """Return the number of blocks up to the last one that needs float64: all but those that are `allowed` [G, blocks] and well-conditioned."""
@@ -174,29 +225,7 @@ def _orthonormal(V: Tensor, prefixes: _Prefixes) -> _Late:
     whole = prefixes.inverse[:, -1]
     factor = torch.linalg.solve_triangular(whole, torch.eye(V.shape[-1], dtype=V.dtype, device=V.device), upper=False)
     inverse = prefixes.inverse[:, :-1] @ factor[:, None]
-    return _Late(V @ whole.mT, inverse, inverse.norm(dim=(-2, -1)), None)
-
-
-def _late_rows(task: _Causal, late: _Late, start: int, inverse: Tensor, update: Tensor) -> Tensor:
-    """Project the rows from `start` on, of all groups, block by block in float32: well-conditioned values allow it. Return their coefficients [H, R, D]."""
-    groups, n, width = late.V.shape
-    values = late.V.to(task.weights.dtype)
-    keys = repeat_heads(values, task.weights.shape[0] // groups)  # [H, N, D]
-    # Rows, and the keys that they see.
-    spans = [(slice(low, min(low + ROWS, n)), slice(min(low + ROWS, n))) for low in range(start, n, ROWS)]
-    if late.output is None:
-        output = torch.cat([task.weights[:, rows, seen] @ keys[:, seen] for rows, seen in spans], dim=1)
-    else:
-        output = late.output[:, start:].to(keys.dtype)
-    by_group = output.reshape(groups, -1, n - start, width)  # [H, R, D] -> [G, P, R, D]
-    solved = _solve(by_group, inverse, update).flatten(0, 1)
-    for rows, seen in spans:
-        block = solved[:, rows.start - start : rows.stop - start]
-        task.projected[:, rows, seen] = (block @ keys[:, seen].mT).tril_(rows.start)
-        task.projected[:, rows, seen.stop :] = 0
-    share = (solved * output).sum(-1) / squared_norms(task.weights[:, start:])
-    task.kept[:, start:] = share.clamp(0, 1)
-    return solved
+    return _Late(V @ whole.mT, inverse, inverse.norm(dim=(-2, -1)), False)
 
 
 def _exact_rows(task: _Causal, chosen: Tensor, start: int, stop: int, inverse: Tensor, update: Tensor) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from ..core.attention import Keys, Layer, Reading, ScoreTerms, Span
+from ..core.attention import Keys, Layer, Reading, ScoreTerms, Span, required
 from ..core.factors import Array, Bias, Factors, ProjectionFactors, Remainder, Visible, WeightFactors
 from ..core.lazy import Tensor, torch
+
+GROUP = 64  # keys
 
 
 def weight_factors(layer: Layer, reading: Reading) -> WeightFactors | None:
@@ -12,18 +14,27 @@ def weight_factors(layer: Layer, reading: Reading) -> WeightFactors | None:
     terms = layer.terms
     if terms is None:
         return None
-    bias = None if terms.bias is None else _array(terms.bias)
-    query, key, seen = _array(layer.query), _array(layer.key), visible(layer.keys)
-    if layer.epsilon > torch.finfo(torch.float32).eps:  # weights of half precision are off by more than tiles may be
-        sink = None if terms.sink is None else _array(terms.sink)[..., 0]
-        return WeightFactors.of(query, key, terms.scaling, seen, softcap=terms.softcap, bias=bias, sink=sink)
-    described = None if bias is None else Bias.of(bias)
-    return WeightFactors(query, key, terms.scaling, _log_sums(layer, terms), seen, terms.softcap, described)
+    if layer.epsilon <= torch.finfo(torch.float32).eps:
+        return weight_factors_of(layer, log_sums(layer, terms).cpu().numpy())
+    # Weights of half precision are off by more than tiles may be.
+    bias, sink = (None if one is None else _array(one) for one in (terms.bias, terms.sink))
+    return WeightFactors.of(
+        _array(layer.query), _array(layer.key), terms.scaling, visible(layer.keys), softcap=terms.softcap, bias=bias,
+        sink=None if sink is None else sink[..., 0],
+    )  # fmt: skip
 
 
-def _log_sums(layer: Layer, terms: ScoreTerms) -> Array:
+def weight_factors_of(layer: Layer, sums: Array) -> WeightFactors:
+    """Return the factors of weights that are the softmax of scores, with the logarithms of their sums of exponentials, float64 [H, Q]."""
+    terms = required(layer.terms)
+    bias = None if terms.bias is None else Bias.of(_array(terms.bias))
+    query, key = _array(layer.query), _array(layer.key)
+    return WeightFactors(query, key, terms.scaling, sums, visible(layer.keys), terms.softcap, bias)
+
+
+def log_sums(layer: Layer, terms: ScoreTerms) -> Tensor:
     """Return the logarithm of the sum of exponentials of every row from its largest weight, float64 [H, Q]: that key's score minus the weight's logarithm."""
-    largest, place = layer.weights.max(-1)  # [H, Q]
+    largest, place = _largest(layer.weights)  # [H, Q]
     keys = layer.key.repeat_interleave(len(layer.query) // len(layer.key), 0)  # [G, K, D'] -> [H, K, D']
     chosen = keys.gather(1, place[..., None].expand(-1, -1, keys.shape[2]))  # [H, Q, D']
     scores = (layer.query.double() * chosen.double()).sum(-1) * terms.scaling
@@ -31,13 +42,27 @@ def _log_sums(layer: Layer, terms: ScoreTerms) -> Array:
         scores = (scores / terms.softcap).tanh() * terms.softcap
     if terms.bias is not None:
         scores = scores + terms.bias.expand(*layer.weights.shape).gather(2, place[..., None])[..., 0]
-    sums: Array = (scores - largest.double().log()).cpu().numpy()  # infinite for rows without weight
-    return sums
+    return scores - largest.double().log()  # infinite for rows without weight
+
+
+def _largest(weights: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the largest weight of every row [H, Q, K] and its key, [H, Q] each: first by groups of keys, since finding a maximum's place is slow."""
+    whole = weights.shape[-1] // GROUP * GROUP
+    rest, place = weights[..., whole:].max(-1) if whole < weights.shape[-1] else (None, None)
+    if not whole:
+        return required(rest), required(place)
+    groups = weights[..., :whole].unflatten(-1, (-1, GROUP))  # type: ignore[no-untyped-call]
+    largest, best = groups.amax(-1).max(-1)
+    inside = groups.gather(-2, best[..., None, None].expand(*best.shape, 1, GROUP))[..., 0, :]
+    found = best * GROUP + inside.argmax(-1)
+    if rest is None or place is None:
+        return largest, found
+    return torch.maximum(largest, rest), torch.where(rest > largest, place + whole, found)
 
 
 def effective_factors(layer: Layer, reading: Reading) -> ProjectionFactors | None:
     """Return the factors of effective attention; None where each row has a space of its own, and up to as many keys as the head is wide."""
-    return None if reading.span is None else _projection(reading.span, reading.map)
+    return None if reading.span is None else projection_factors(reading.span, reading.map)
 
 
 def null_factors(layer: Layer, reading: Reading) -> Factors | None:
@@ -46,10 +71,10 @@ def null_factors(layer: Layer, reading: Reading) -> Factors | None:
     if span is None or whole is None:
         return None
     rows = slice(span.first)
-    return Remainder(whole, _projection(span, layer.weights[:, rows, rows] - reading.map[:, rows, rows]))
+    return Remainder(whole, projection_factors(span, layer.weights[:, rows, rows] - reading.map[:, rows, rows]))
 
 
-def _projection(span: Span, projected: Tensor) -> ProjectionFactors:
+def projection_factors(span: Span, projected: Tensor) -> ProjectionFactors:
     """Return the factors of a projected map [H, Q, K], of which the first rows and keys are enough."""
     first = projected[:, : span.first, : span.first]
     return ProjectionFactors(_array(span.coefficients), _array(span.basis), _array(first), span.causal)

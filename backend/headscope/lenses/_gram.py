@@ -74,5 +74,10 @@ def squared_norms(rows: Tensor) -> Tensor:
     return norms
 
 
+def kept_share(coordinates: Tensor, rows: Tensor) -> Tensor:
+    """Return the share of the squared norm of rows [..., K] that is in their coordinates [..., D] of an orthonormal basis, [...]."""
+    return (coordinates.square().sum(-1) / squared_norms(rows)).clamp(0, 1)
+
+
 def repeat_heads(per_group: Tensor, heads: int) -> Tensor:
     return per_group if heads == 1 else per_group.repeat_interleave(heads, dim=0)

@@ -8,6 +8,9 @@ on the condition number, computed from the factor itself, proves that no singula
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
 from ..core.attention import Keys, Reading, Span
 from ..core.lazy import Tensor, torch
 from ..errors import Unsupported
@@ -18,9 +21,9 @@ from ._gram import (
     decomposed_rows,
     factorise,
     gram_matrix,
+    kept_share,
     repeat_heads,
     safe_condition,
-    squared_norms,
 )
 
 
@@ -32,12 +35,7 @@ def project(weights: Tensor, values: Tensor, output: Tensor, keys: Keys, epsilon
     A singular value counts as zero below sigma_1 * max(K, D) * epsilon, where epsilon is that of the arithmetic the values were computed in.
     Raises Unsupported if that arithmetic is too coarse for the threshold to mean anything (half precision).
     """
-    n, width = values.shape[1:]
-    if max(n, width) * epsilon > 0.05:
-        raise Unsupported(
-            "Effective attention needs values computed in float32 or wider: half precision is too coarse to decide a rank. "
-            'Set dtype="float32".'
-        )
+    require_precision(values, epsilon)
     V = values.double()
     if keys.rule == "all":
         return _project_all(weights, V, output, factorise(gram_matrix(V)), epsilon)
@@ -47,58 +45,129 @@ def project(weights: Tensor, values: Tensor, output: Tensor, keys: Keys, epsilon
     return _project_rows(weights, V, output, keys.mask, epsilon)
 
 
+def require_precision(values: Tensor, epsilon: float) -> None:
+    """Raise Unsupported if the arithmetic of values [G, K, D] is too coarse to decide a rank."""
+    if max(values.shape[1:]) * epsilon > 0.05:
+        raise Unsupported(
+            "Effective attention needs values computed in float32 or wider: half precision is too coarse to decide a rank. "
+            'Set dtype="float32".'
+        )
+
+
 def _project_all(weights: Tensor, V: Tensor, output: Tensor, factor: tuple[Tensor, Tensor], epsilon: float) -> Reading:
     """Project rows that see every key; `factor` is that of the Gram matrix of the values."""
+    if V.shape[1] > V.shape[2]:
+        rows = Basis.of(V, factor, epsilon, weights.dtype)
+        coordinates = rows.coordinates(weights, output)
+        return replace(
+            rows.facts(len(weights)),
+            map=rows.map(coordinates),
+            kept=kept_share(coordinates, weights),
+            span=Span(coordinates, rows.basis),
+        )
+    return _project_few(weights, V, factor, epsilon)
+
+
+def _project_few(weights: Tensor, V: Tensor, factor: tuple[Tensor, Tensor], epsilon: float) -> Reading:
+    """Project rows that see every key, which are no more than the head is wide."""
     groups, n, width = V.shape
     per_group = weights.shape[0] // groups
-    span: Span | None = None
-    inverse, condition = factor[0], factor[1].clone()
+    condition = factor[1].clone()
     proven = condition <= safe_condition(n, width, epsilon)
-    rank = torch.full((groups,), min(n, width))
-    if n <= width:
-        projected = weights if bool(proven.all()) else weights.clone()
-        kept = torch.ones(weights.shape[:2], dtype=weights.dtype, device=weights.device)
-        leverage = torch.ones((groups, n), dtype=V.dtype, device=V.device)
-    else:
-        direct = bool((condition <= DIRECT_CONDITION).all())
-        if direct:
-            inverse, V = inverse.to(weights.dtype), V.to(weights.dtype)
-        basis = V @ inverse.mT  # [G, K, D], orthonormal columns
-        leverage = basis.square().sum(-1).clamp(0, 1)
-        basis = basis.to(weights.dtype)
-        by_head = repeat_heads(basis, per_group)
-        # Coordinates [H, Q, D] of the rows in that basis: weights @ basis, or the same from the head's output, which is known already.
-        coordinates = output.to(weights.dtype) @ repeat_heads(inverse, per_group).mT if direct else weights @ by_head
-        projected = coordinates @ by_head.mT
-        kept = (coordinates.square().sum(-1) / squared_norms(weights)).clamp(0, 1)
-        span = Span(coordinates, basis)
-
+    rank = torch.full((groups,), n)
+    projected = weights if bool(proven.all()) else weights.clone()
+    kept = torch.ones(weights.shape[:2], dtype=weights.dtype, device=weights.device)
+    leverage = torch.ones((groups, n), dtype=weights.dtype, device=V.device)
     for group in (~proven).nonzero().flatten().tolist():
-        U, sigma = decompose(V[group].double(), n, epsilon)
+        U, sigma = decompose(V[group], n, epsilon)
         rank[group] = sigma.numel()
         condition[group] = sigma[0] / sigma[-1] if sigma.numel() else 1.0
         leverage[group] = U.square().sum(-1).to(leverage.dtype)
-        if span is not None:
-            span.basis[group] = torch.nn.functional.pad(U, (0, width - U.shape[1]))
-        for head in range(group * per_group, (group + 1) * per_group):
-            if sigma.numel() == n:
-                projected[head], kept[head] = weights[head], 1.0
-                continue
-            exact = weights[head].double() @ U
-            if span is not None:
-                span.coefficients[head] = torch.nn.functional.pad(exact, (0, width - U.shape[1]))
-            projected[head] = (exact @ U.mT).to(weights.dtype)
-            kept[head] = (exact.square().sum(-1) / squared_norms(weights[head].double())).clamp(0, 1).to(kept.dtype)
-    return Reading(
-        projected,
-        signed=True,
-        rank=repeat_heads(rank, per_group),
-        condition=repeat_heads(condition, per_group),
-        identical=repeat_heads(rank == n, per_group),
-        kept=kept,
-        leverage=repeat_heads(leverage.to(weights.dtype), per_group),
-        span=span,
-    )
+        heads = slice(group * per_group, (group + 1) * per_group)
+        if sigma.numel() < n:
+            exact = weights[heads].double() @ U
+            projected[heads] = (exact @ U.mT).to(weights.dtype)
+            kept[heads] = kept_share(exact, weights[heads].double()).to(kept.dtype)
+    return _reading(projected, rank, condition, rank == n, leverage, per_group, kept)
+
+
+@dataclass(frozen=True)
+class Basis:
+    """What rows that see all N > D keys are projected with: orthonormal columns that span the values.
+
+    basis     [G, N, D]  in the arithmetic of the weights; with zeros as the last columns where the values have a lower rank
+    inverse   [G, D, D]  takes outputs of heads to the coordinates of their rows; None where the weights have to be multiplied by the basis
+    exact     group -> its basis [N, r] in float64, for values without a proof of their rank
+    rank, condition [G]; leverage [G, N]
+    """
+
+    basis: Tensor
+    inverse: Tensor | None
+    exact: Mapping[int, Tensor]
+    rank: Tensor
+    condition: Tensor
+    leverage: Tensor
+
+    @classmethod
+    def of(cls, V: Tensor, factor: tuple[Tensor, Tensor], epsilon: float, dtype: torch.dtype) -> Basis:
+        """Find the basis of values V [G, N, D] in float64, whose Gram matrix has the `factor`."""
+        groups, n, width = V.shape
+        inverse, condition = factor[0], factor[1].clone()
+        unproven = (condition > safe_condition(n, width, epsilon)).nonzero().flatten().tolist()
+        rank, exact = torch.full((groups,), width), dict[int, Tensor]()
+        direct = bool((condition <= DIRECT_CONDITION).all())
+        basis = V.to(dtype) @ inverse.to(dtype).mT if direct else V @ inverse.mT
+        leverage = basis.square().sum(-1).clamp(0, 1)
+        basis = basis.to(dtype)
+        for group in unproven:
+            U, sigma = decompose(V[group], n, epsilon)
+            exact[group], rank[group] = U, sigma.numel()
+            condition[group] = sigma[0] / sigma[-1] if sigma.numel() else 1.0
+            leverage[group] = U.square().sum(-1).to(leverage.dtype)
+            basis[group] = torch.nn.functional.pad(U, (0, width - U.shape[1]))
+        return cls(basis, inverse.to(dtype) if direct else None, exact, rank, condition, leverage.to(dtype))
+
+    def coordinates(self, weights: Tensor, output: Tensor) -> Tensor:
+        """Return the coordinates [H, R, D] of rows [H, R, N] whose output [H, R, D] is known."""
+        groups, per_group = len(self.basis), len(weights) // len(self.basis)
+        if self.inverse is not None:
+            return output.to(weights.dtype) @ repeat_heads(self.inverse, per_group).mT
+        found = _by_group(weights, groups) @ self.basis  # [G, P · R, D]
+        found = found.view(*weights.shape[:2], -1)
+        for group, U in self.exact.items():
+            heads = slice(group * per_group, (group + 1) * per_group)
+            exact = weights[heads].double() @ U
+            found[heads] = torch.nn.functional.pad(exact, (0, found.shape[2] - U.shape[1])).to(found.dtype)
+        return found
+
+    def map(self, coordinates: Tensor) -> Tensor:
+        """Return the projected rows [H, R, N] with these coordinates."""
+        return (_by_group(coordinates, len(self.basis)) @ self.basis.mT).view(*coordinates.shape[:2], -1)
+
+    def facts(self, heads: int) -> Reading:
+        """Return a reading of `heads` heads with everything but what depends on their rows."""
+        empty = self.basis.new_empty(0)
+        identical = torch.zeros_like(self.rank, dtype=torch.bool)
+        return _reading(empty, self.rank, self.condition, identical, self.leverage, heads // len(self.basis))
+
+
+def _by_group(rows: Tensor, groups: int) -> Tensor:
+    """[H, R, ...] -> [G, P · R, ...]: the heads of a group use the same values."""
+    return rows.reshape(groups, -1, rows.shape[-1])
+
+
+def _reading(
+    projected: Tensor,
+    rank: Tensor,
+    condition: Tensor,
+    identical: Tensor,
+    leverage: Tensor,
+    per_group: int,
+    kept: Tensor | None = None,
+) -> Reading:
+    """Return a reading of heads of which `per_group` share the facts about their values, [G, ...]."""
+    ranks, conditions, same, levers = (repeat_heads(fact, per_group) for fact in (rank, condition, identical, leverage))
+    return Reading(projected, True, ranks, conditions, same, kept=kept, leverage=levers)
 
 
 def _project_prefix(weights: Tensor, V: Tensor, output: Tensor, epsilon: float) -> Reading:
@@ -108,15 +177,20 @@ def _project_prefix(weights: Tensor, V: Tensor, output: Tensor, epsilon: float) 
     identical = torch.full(weights.shape[:1], n <= width, device=weights.device)
     if n <= width:
         identical &= (projected == weights).all(-1).all(-1)
-    whole = _project_all(weights[:, :0], V, output[:, :0], factor, epsilon)
-    return Reading(
-        projected, True, whole.rank, whole.condition, identical, kept=kept, leverage=whole.leverage, span=span
-    )
+    whole = facts_of(V, factor, epsilon, weights)
+    return replace(whole, map=projected, identical=identical, kept=kept, span=span)
+
+
+def facts_of(V: Tensor, factor: tuple[Tensor, Tensor], epsilon: float, weights: Tensor) -> Reading:
+    """Return rank, condition and leverage of values V [G, N, D] for each head of the weights [H, ...]."""
+    if V.shape[1] > V.shape[2]:
+        return Basis.of(V, factor, epsilon, weights.dtype).facts(len(weights))
+    return _project_few(weights[:, :0], V, factor, epsilon)
 
 
 def _project_rows(weights: Tensor, V: Tensor, output: Tensor, mask: Tensor, epsilon: float) -> Reading:
     """Project rows under any mask [Q, K]."""
     projected, kept = decomposed_rows(weights, V, mask, epsilon)
-    whole = _project_all(weights[:, :0], V, output[:, :0], factorise(gram_matrix(V)), epsilon)
     identical = torch.stack([(projected[h] == weights[h]).all() for h in range(weights.shape[0])])
-    return Reading(projected, True, whole.rank, whole.condition, identical, kept=kept, leverage=whole.leverage)
+    whole = facts_of(V, factorise(gram_matrix(V)), epsilon, weights)
+    return replace(whole, map=projected, identical=identical, kept=kept, span=None)

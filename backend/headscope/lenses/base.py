@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from ..core.attention import Layer, Reading
 from ..core.declarations import Declaration
@@ -12,14 +12,33 @@ from ..core.factors import Factors
 from ..core.lazy import Tensor
 
 
+class RowLens(Protocol):
+    """A lens on some heads of a layer, which reads their rows in order: at once the `first` ones, if there are any, then any multiple of rows."""
+
+    first: int
+    multiple: int
+
+    def read(self, rows: Layer, with_map: bool, keep: bool) -> Reading:
+        """Return what it reads of some rows: the kept share [H, R], and the map [H, R, K'] `with_map`. With `keep`, factors will be needed."""
+
+    def facts(self) -> Reading:
+        """Return what it knows about the heads themselves, without a map."""
+
+    def factors(self) -> Factors:
+        """Return the factors of the maps, once all rows have been read."""
+
+
 @dataclass(frozen=True)
 class Factoring:
     """How the maps of a lens factor: `factor` takes a layer of one input and its reading, and returns None where the maps of these heads have no factors.
+
+    `rows` makes the lens on rows of a layer, from which the same factors follow, and returns None where it has to read whole maps.
 
     A head has about `pairs` pairs of factors [Q, D] and [K, D]. With `softmax`, only mechanisms whose weights are the softmax of scores have factors.
     """
 
     factor: Callable[[Layer, Reading], Factors | None]
+    rows: Callable[[Layer, Any], RowLens | None]
     pairs: int = 1
     softmax: bool = False
 

@@ -7,6 +7,7 @@ from typing import Any
 from ..core.attention import Layer, Reading
 from ._factors import effective_factors
 from ._gate import require_open
+from ._rows import effective_rows
 from ._rowspace import project
 from .base import Factoring, Lens
 
@@ -32,5 +33,5 @@ EFFECTIVE = Lens(
     signed=True,
     phrases={"": ("effective",)},
     read=read,
-    factoring=Factoring(effective_factors),
+    factoring=Factoring(effective_factors, effective_rows),
 )

@@ -7,6 +7,7 @@ from typing import Any
 from ..core.attention import Layer, Reading
 from ._factors import null_factors
 from ._gate import require_open
+from ._rows import null_rows
 from ._rowspace import project
 from .base import Factoring, Lens
 
@@ -40,5 +41,5 @@ NULL = Lens(
     shows="remainder",
     signed=True,
     read=read,
-    factoring=Factoring(null_factors, pairs=2, softmax=True),
+    factoring=Factoring(null_factors, null_rows, pairs=2, softmax=True),
 )

@@ -6,6 +6,7 @@ from typing import Any
 
 from ..core.attention import Layer, Reading
 from ._factors import weight_factors
+from ._rows import weight_rows
 from .base import Factoring, Lens
 
 
@@ -24,5 +25,5 @@ WEIGHTS = Lens(
     distribution=True,
     phrases={"": ("raw weights", "raw attention", "attention weights", "raw", "plain attention")},
     read=read,
-    factoring=Factoring(weight_factors, softmax=True),
+    factoring=Factoring(weight_factors, weight_rows, softmax=True),
 )

@@ -56,6 +56,20 @@ def is_distribution(lens: Lens) -> bool:
     return is_of_heads(lens) and lens.distribution
 
 
+@dataclass(frozen=True)
+class ByRows:
+    """How a measure is computed while maps are read row by row.
+
+    statistics  as `compute`, of some rows: numbers for each of them, [H, R, ...]. Without `combine` they are the values.
+    combine     (layer without weights, facts about heads by lens, statistics of all rows [H, Q, ...], parameters) -> values
+    reads_map   whether statistics need the map of the lens; they can always read the layer's weights
+    """
+
+    statistics: Callable[[Layer, str, Mapping[str, Reading], Any], Tensor]
+    combine: Callable[[Layer, Mapping[str, Reading], Tensor, Any], Tensor] | None = None
+    reads_map: bool = True
+
+
 @dataclass(frozen=True, kw_only=True)
 class Measure(Declaration):
     """Numbers computed from maps: (layer, lens, readings by lens, parameters) -> values of `shape` without L.
@@ -67,6 +81,7 @@ class Measure(Declaration):
     model's weights alone: all inputs give the same.
     `looks` is what it looks at in a token (given its parameters): heads of inputs whose tokens look alike are computed at once, with the tokens of the first; what
     Layer.marked says may differ between them. Without it every input is computed by itself.
+    Without `by_rows` it needs whole maps.
     """
 
     compute: Callable[[Layer, str, Mapping[str, Reading], Any], Tensor]
@@ -79,6 +94,7 @@ class Measure(Declaration):
     units: Mapping[str, str] = field(default_factory=dict)
     classes: tuple[str, ...] = ()
     fixed: bool = False
+    by_rows: ByRows | None = None
 
     @property
     def lenses(self) -> tuple[str, ...]:

@@ -6,16 +6,25 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..core.attention import Layer, Reading, required
-from ..core.lazy import Tensor
+from ..core.lazy import Tensor, torch
 from ._maps import nothing
-from .base import Measure
+from .base import ByRows, Measure
 
 
 def share(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Any) -> Tensor:
     """Return ||A - A_eff||² / ||A||² per head, [H]. The projection is orthogonal, so this is 1 - ||A_eff||² / ||A||²."""
+    return _combine(layer, readings, _norms(layer, lens, readings, params), params)
+
+
+def _norms(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Any) -> Tensor:
+    """Return the squared norm of every row, and what of it is kept, [H, Q, 2]."""
     norms = layer.weights.norm(dim=-1).square()  # [H, Q]
-    shares: Tensor = 1 - (required(readings["effective"].kept) * norms).sum(-1) / norms.sum(-1)
-    return shares.clamp(0, 1)
+    return torch.stack([norms, required(readings["effective"].kept) * norms], -1)
+
+
+def _combine(layer: Layer, facts: Mapping[str, Reading], norms: Tensor, params: Any) -> Tensor:
+    whole, kept = norms.sum(1).unbind(-1)
+    return (1 - kept / whole).clamp(0, 1)
 
 
 def share_rows(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Any) -> Tensor:
@@ -26,6 +35,14 @@ def share_rows(layer: Layer, lens: str, readings: Mapping[str, Reading], params:
 def leverage(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Any) -> Tensor:
     """Return l_j = v_j (VᵀV)⁺ v_jᵀ over all keys, [H, K]: how much of the weight on token j stays on token j."""
     return required(readings["effective"].leverage)
+
+
+def _leverage(layer: Layer, facts: Mapping[str, Reading], statistics: Tensor, params: Any) -> Tensor:
+    return required(facts["effective"].leverage)
+
+
+def _none(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Any) -> Tensor:
+    return layer.output[..., :0]
 
 
 NULL_SHARE = Measure(
@@ -53,6 +70,7 @@ NULL_SHARE = Measure(
         "-": ("no attention is lost",),
     },
     compute=share,
+    by_rows=ByRows(_norms, _combine, reads_map=False),
     looks=nothing,
 )
 
@@ -68,6 +86,7 @@ NULL_SHARE_ROWS = Measure(
     reads=("effective",),
     phrases={"": ("null share of every query",)},
     compute=share_rows,
+    by_rows=ByRows(share_rows, reads_map=False),
     looks=nothing,
 )
 
@@ -83,5 +102,6 @@ LEVERAGE = Measure(
     reads=("effective",),
     phrases={"": ("weight that stays on its token",)},
     compute=leverage,
+    by_rows=ByRows(_none, _leverage, reads_map=False),
     looks=nothing,
 )

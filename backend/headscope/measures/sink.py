@@ -10,7 +10,7 @@ from ..core.attention import Layer, Reading
 from ..core.declarations import Params
 from ..core.lazy import Tensor, torch
 from ._maps import clean, is_causal, special
-from .base import Measure, is_on_weight_scale
+from .base import ByRows, Measure, is_on_weight_scale
 
 COLUMNS = ("value", "is_sink", "position")
 
@@ -33,17 +33,32 @@ def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Si
     In a causal model these are the queries from that token on, so the first token includes its own row, which is 1. NaN where the input has no such token,
     and for inputs without special tokens in models that are not causal.
     """
-    rows, there = clean(readings[lens])
-    heads, queries, keys = rows.shape
+    return _combine(layer, readings, _received(layer, lens, readings, params), params)
+
+
+def _places(layer: Layer, params: SinkParams) -> Tensor:
+    """Return the indices of the tokens that may be the sink, [P]."""
     if params.position is not None:
-        places = torch.tensor([params.position] if params.position < keys else [], dtype=torch.long)
-    else:
-        places = torch.zeros(1, dtype=torch.long) if is_causal(layer) else layer.special[1].nonzero()[:, 0]
+        return torch.tensor([params.position] if params.position < len(layer.axes.keys) else [], dtype=torch.long)
+    return torch.zeros(1, dtype=torch.long) if is_causal(layer) else layer.special[1].nonzero()[:, 0]
+
+
+def _received(layer: Layer, lens: str, readings: Mapping[str, Reading], params: SinkParams) -> Tensor:
+    """Return what each query gives to each of these tokens, [H, Q, P]; NaN if it has no reading or may not see the token."""
+    rows, there = clean(readings[lens])
+    places = _places(layer, params)
+    within = places.clamp_max(rows.shape[2] - 1)
+    seen = there[..., None] & layer.keys.sees(rows.shape[1], within) & (places == within)  # [H, Q, P]
+    return rows[..., within].masked_fill(~seen, torch.nan)
+
+
+def _combine(layer: Layer, facts: Mapping[str, Reading], received: Tensor, params: SinkParams) -> Tensor:
+    places = _places(layer, params)
     if len(places) == 0:
-        return torch.full((heads, len(COLUMNS)), torch.nan, dtype=rows.dtype)
-    seen = there[..., None] & layer.keys.allowed(queries, keys)[:, places]  # [H, Q, P]
-    received = rows[..., places].where(seen, 0).sum(1) / seen.sum(1)  # [H, P]
-    values, best = received.nan_to_num(nan=-torch.inf).max(-1)  # [H]; a token that no query sees is not a candidate
+        return torch.full((len(received), len(COLUMNS)), torch.nan, dtype=received.dtype)
+    values, best = (
+        received.nanmean(1).nan_to_num(nan=-torch.inf).max(-1)
+    )  # [H]; a token that no query sees is not a candidate
     values = values.masked_fill(values == -torch.inf, torch.nan)
     is_sink = (values > params.epsilon).to(values.dtype).masked_fill(values.isnan(), torch.nan)
     return torch.stack([values, is_sink, places[best].to(values.dtype).masked_fill(values.isnan(), torch.nan)], -1)
@@ -66,5 +81,6 @@ SINK = Measure(
         "value": ("sink strength", "sink score"),
     },
     compute=compute,
+    by_rows=ByRows(_received, _combine),
     looks=special,
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..core.lazy import Tensor, torch
 
 
@@ -26,6 +28,41 @@ def _bands(maps: Tensor, axis: int, tile: int) -> Tensor:
         starts = torch.arange(cells, device=maps.device) * (n - width) // (cells - 1)
         maps = maps.index_select(axis, (starts[:, None] + torch.arange(width, device=maps.device)).flatten())
     return maps.view(*maps.shape[:axis], cells, width, *maps.shape[axis + 1 :])
+
+
+class RowPool:
+    """The same from maps that come row by row, in order; keys that are not there are 0."""
+
+    def __init__(self, heads: int, queries: int, keys: int, tile: int, signed: bool) -> None:
+        cells = min(tile, queries)
+        self._width, self._tile, self._signed = -(-queries // cells), tile, signed
+        self._starts = [cell * (queries - self._width) // max(1, cells - 1) for cell in range(cells)]
+        self._keys, self._seen = keys, 0
+        self._high = torch.full((heads, cells, keys), -torch.inf)
+        self._low = torch.full((heads, cells, keys), torch.inf) if signed else self._high
+
+    def add(self, rows: Tensor) -> None:
+        """Add the next rows [H, R, K'] of the maps; the rest of each is 0."""
+        first, keys = self._seen, rows.shape[2]
+        self._seen = last = first + rows.shape[1]
+        for cell, start in enumerate(self._starts):
+            if start < last and first < start + self._width:
+                part = rows[:, max(0, start - first) : start + self._width - first]
+                self._extend(self._high[:, cell], part.amax(1), keys, torch.maximum)
+                if self._signed:
+                    self._extend(self._low[:, cell], part.amin(1), keys, torch.minimum)
+
+    def _extend(self, bound: Tensor, found: Tensor, keys: int, further: Callable[..., Tensor]) -> None:
+        """Let a bound [H, K] take in what was found at the first keys, [H, K'], and the zeros at the others."""
+        further(bound[:, :keys], found, out=bound[:, :keys])
+        if keys < self._keys:
+            further(bound[:, keys:], torch.zeros(()), out=bound[:, keys:])
+
+    def cells(self) -> Tensor:
+        """Return the thumbnails, [H, min(tile, Q), min(tile, K)]."""
+        high = _bands(self._high, 2, self._tile).amax(3)
+        low = _bands(self._low, 2, self._tile).amin(3) if self._signed else high
+        return high.where(high >= -low, low) if self._signed else high
 
 
 def quantise(maps: Tensor, signed: bool) -> tuple[Tensor, Tensor, Tensor]:

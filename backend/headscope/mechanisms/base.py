@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import frexp
 from typing import Any
 
 from ..core.declarations import Declaration
@@ -21,7 +22,7 @@ class Scores:
     scaling   factor of their products, 1 / sqrt(D') in most models
     softcap   c in c * tanh(x / c), applied to the scaled products
     bias      [1 or H, Q, K]  added to the scaled products, such as relative positions
-    blocked   [1 or H, Q, K]  True where a query may not attend; None if it may attend everywhere
+    blocked   [1 or H, Q, K - free]  True where a query may not attend, without the first `free` keys, to which all may; None if it may attend everywhere
     sink      [H, 1 or Q, 1]  logit of a learned sink, which is not a key: it takes a share of every row, so rows sum to less than 1
     """
 
@@ -34,6 +35,25 @@ class Scores:
     bias: Tensor | None
     blocked: Tensor | None
     sink: Tensor | None
+    free: int = 0
+
+    def rows(self, queries: slice, keys: int, blocked: Tensor | None, free: int) -> Scores:
+        """Return the scores of some queries with the first `keys` keys; of those from `free` on, they are `blocked` [1 or H, R, keys - free] from some.
+
+        A factor that changes no digits, such as 1/8, is applied to the queries, which are fewer numbers than their products.
+        """
+        sink, bias = self.sink, self.bias
+        exact = frexp(self.scaling)[0] == 0.5
+        return replace(
+            self,
+            query=self.query[:, queries] * self.scaling if exact else self.query[:, queries],
+            key=self.key[:, :keys],
+            scaling=1.0 if exact else self.scaling,
+            bias=None if bias is None else bias[:, queries, :keys],
+            blocked=blocked,
+            sink=sink if sink is None or sink.shape[1] == 1 else sink[:, queries],
+            free=free,
+        )
 
     def products(self) -> Tensor:
         """Return query · key, [H, Q, K], neither scaled nor masked, in a new tensor."""
@@ -41,7 +61,7 @@ class Scores:
 
     def logits(self, products: Tensor) -> Tensor:
         """Scale, cap and bias products [H, Q, K], in place where gradients allow it; no mask."""
-        logits = products.mul_(self.scaling)
+        logits = products if self.scaling == 1 else products.mul_(self.scaling)
         if self.softcap is not None:
             logits = logits.div_(self.softcap).tanh().mul(self.softcap)
         return logits if self.bias is None else logits.add_(self.bias)
@@ -49,7 +69,7 @@ class Scores:
     def softmax(self, logits: Tensor) -> Tensor:
         """Mask logits [H, Q, K] in place and normalise them over the keys each query may see: the weights."""
         if self.blocked is not None:
-            logits = logits.masked_fill_(self.blocked, torch.finfo(logits.dtype).min)
+            logits[..., self.free :].masked_fill_(self.blocked, torch.finfo(logits.dtype).min)
         if self.sink is None:
             return logits.softmax(-1)
         sink = self.sink.to(logits.dtype).expand(*logits.shape[:-1], 1)

@@ -1,0 +1,76 @@
+"""Weights that are computed while they are read: some queries after others, so that nothing has the size of a map."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from ..core.attention import Layer
+from ..mechanisms.base import Pass, Scores
+from .interface import Mask
+from .recording import all_finite, not_finite
+from .sites import Site
+
+# Weights of the queries that are computed at once: they stay in the processor's cache while they are read.
+ROW_BYTES = 1024 * 1024
+
+
+class DeferredWeights:
+    """The weights of some heads of one input, whose mechanism leaves them alone.
+
+    `layer` has no weights, and its `output` [H, Q, D] is filled as these are computed. Its queries see all keys, or those up to themselves. values [H, K, D] are
+    those that each head reads, and `scores` do not know what the mask blocks.
+    """
+
+    def __init__(self, site: Site, layer: Layer, scores: Scores, values: Tensor, mask: Mask) -> None:
+        self._site, self._layer, self._scores, self._values, self._mask = site, layer, scores, values, mask
+        self._started = False
+
+    def rows(self, first: int = 0, multiple: int = 1) -> Iterator[Layer]:
+        """Yield the heads with some queries after others: at once the first ones, if there must be any, and later a multiple of queries.
+
+        Raises NonFinite.
+        """
+        self._started = True
+        heads, queries, _ = self._layer.output.shape
+        size = max(1, ROW_BYTES // (heads * self._values.shape[1] * 4) // multiple) * multiple
+        low = 0
+        while low < queries:
+            high = min(first if low < first else low + size, queries)
+            yield self._read(slice(low, high))
+            low = high
+
+    def whole(self) -> Layer:
+        """Return the heads with all of their weights [H, Q, K]. Raises NonFinite."""
+        self._started = True
+        layer = self._layer
+        weights = Pass().attend(replace(self._scores, blocked=self._mask.blocked))
+        torch.matmul(weights, self._values, out=layer.output)
+        self._check(layer.output)
+        return replace(layer, weights=weights)
+
+    def finish(self) -> None:
+        """Compute the output if nothing has been read. Raises NonFinite."""
+        if not self._started:
+            for _ in self.rows():
+                pass
+
+    def _read(self, queries: slice) -> Layer:
+        seen = self._layer.keys.extent(queries, self._values.shape[1])
+        blocked, count = None, queries.stop - queries.start
+        if self._layer.keys.rule == "prefix":  # all keys before the first of the queries are free
+            blocked = torch.ones(1, count, count, dtype=torch.bool).triu(1)
+        scores = self._scores.rows(queries, seen, blocked, queries.start)
+        logits = scores.logits(scores.products())
+        weights = scores.softmax(logits)  # masks the logits in place
+        output = self._layer.output[:, queries]
+        torch.matmul(weights, self._values[:, :seen], out=output)
+        self._check(output)
+        return self._layer.rows(queries, weights, output, logits)
+
+    def _check(self, output: Tensor) -> None:
+        if not bool(all_finite(output[None])):
+            raise not_finite(self._site)
