@@ -13,7 +13,7 @@ from typing import TypeVar
 from .database import REQUEST_SECONDS, WORKER_SECONDS, Database, recover, schema
 from .errors import InvalidSetting, StorageFull
 from .jobs import JobDatabase
-from .jobs.announcements import AnnouncingJobDatabase
+from .jobs.announcements import Announce
 from .settings import Settings
 from .store import Blobs, Results
 from .store.entries import EntryStore
@@ -89,23 +89,22 @@ def open_database(settings: Settings, *, patient: bool = False) -> Database:
     return Database(settings.database_url, seconds=WORKER_SECONDS if patient else REQUEST_SECONDS)
 
 
-def job_database(settings: Settings, *, patient: bool = False) -> JobDatabase:
-    """Open the job database, as open_database does. In a cluster it announces what it changes."""
-    database = open_database(settings, patient=patient)
-    return AnnouncingJobDatabase(database, settings.redis_url) if settings.redis_url else JobDatabase(database)
+def job_database(settings: Settings, announce: Announce) -> JobDatabase:
+    """Open the job database in a process that runs jobs; `announce` is called with the ids of jobs that it changes."""
+    return JobDatabase(open_database(settings, patient=True), announce)
 
 
-def results(settings: Settings, database: Database | None) -> Results:
-    """Open the store of results; its index is in the database, None for a process that must not write to it."""
+def results(settings: Settings, database: Database) -> Results:
+    """Open the store of results; its index is in the database."""
     return _open(Results, settings, database, "", settings.quota_bytes)
 
 
-def inputs(settings: Settings, database: Database | None) -> Blobs:
+def inputs(settings: Settings, database: Database) -> Blobs:
     """Open the store of images and rows of waiting requests."""
     return _open(Blobs, settings, database, "inputs", settings.quota_bytes // BLOB_SHARE)
 
 
-def uploads(settings: Settings, database: Database | None) -> Blobs:
+def uploads(settings: Settings, database: Database) -> Blobs:
     """Open the store of uploaded data sets."""
     return _open(Blobs, settings, database, "files", settings.quota_bytes // BLOB_SHARE)
 
@@ -115,7 +114,7 @@ def discard_ended(results: Results, jobs: JobDatabase) -> None:
     results.discard_ended(jobs.running)
 
 
-def _open(store: type[S], settings: Settings, database: Database | None, folder: str, quota_bytes: int) -> S:
+def _open(store: type[S], settings: Settings, database: Database, folder: str, quota_bytes: int) -> S:
     if settings.redis_url is None:
         return store.local(settings.home / folder, quota_bytes, database, folder or "results")
     where = "/".join(filter(None, ((settings.store_url or str(settings.home)).rstrip("/"), folder)))

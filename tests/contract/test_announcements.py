@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from headscope.database import Database
-from headscope.jobs import Job, Watcher, Worker, announcements
-from headscope.jobs.announcements import AnnouncingJobDatabase
+from headscope.jobs import Job, JobDatabase, Watcher, Worker, announcements
 from headscope.jobs.job import End
 from tests.contract.job_databases import IDS, Place, accept, claimed
 from tests.support.compose import Redis, redis_server
@@ -29,18 +28,17 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Redis]:
 
 
 @pytest.fixture
-def worker(postgres: Postgres, broker: Redis) -> Iterator[AnnouncingJobDatabase]:
+def worker(postgres: Postgres, broker: Redis) -> Iterator[JobDatabase]:
     """The job database of a worker of a cluster."""
     Place(postgres.url).clear()
-    database = AnnouncingJobDatabase(Database(postgres.url), broker.url)
+    database = JobDatabase(Database(postgres.url), announcements.announcer(broker.url))
     yield database
-    database._redis._redis.close()
     database.close()
 
 
 def listen(broker: Redis, watcher: Watcher) -> None:
     """Start a server's thread, and wait until it listens."""
-    announcements.listen(broker.url, watcher)
+    announcements.listen(broker.url, watcher.announce)
     _await_listener(broker)
 
 
@@ -49,18 +47,18 @@ def _await_listener(broker: Redis) -> None:
         eventually(lambda: client.pubsub_numsub(announcements.CHANNEL)[0][1] == 1, "a listener")
 
 
-Finish = Callable[[AnnouncingJobDatabase, Job], object]
+Finish = Callable[[JobDatabase, Job], object]
 
 
-def finish(worker: AnnouncingJobDatabase, job: Job) -> None:
+def finish(worker: JobDatabase, job: Job) -> None:
     worker.finish(job.id, job.run, "done")
 
 
-def finish_with_the_next_claim(worker: AnnouncingJobDatabase, job: Job) -> None:
+def finish_with_the_next_claim(worker: JobDatabase, job: Job) -> None:
     worker.claim(Worker(job.worker), [End(job.id, job.run, "done")])
 
 
-async def follow(watcher: Watcher, worker: AnnouncingJobDatabase, number: int, end: Finish = finish) -> None:
+async def follow(watcher: Watcher, worker: JobDatabase, number: int, end: Finish = finish) -> None:
     """Run a job, and expect every change of it before the next one is made."""
     accept(worker, number)
     changes = watcher.changes(IDS[number])
@@ -73,7 +71,7 @@ async def follow(watcher: Watcher, worker: AnnouncingJobDatabase, number: int, e
     assert [change.status async for change in changes] == ["done"]
 
 
-def test_every_change_is_announced(worker: AnnouncingJobDatabase, broker: Redis) -> None:
+def test_every_change_is_announced(worker: JobDatabase, broker: Redis) -> None:
     """A server that does not query by itself sees every change of a job, also after Redis has restarted."""
 
     async def watch() -> None:
@@ -88,7 +86,7 @@ def test_every_change_is_announced(worker: AnnouncingJobDatabase, broker: Redis)
 
 
 @pytest.mark.parametrize("how", ["killed", "stopped"])
-def test_without_redis(worker: AnnouncingJobDatabase, broker: Redis, how: str) -> None:
+def test_without_redis(worker: JobDatabase, broker: Redis, how: str) -> None:
     """Workers go on, and servers see every change by their own queries."""
     watcher = Watcher(worker, 0.1)
     listen(broker, watcher)

@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from headscope.database import Database
-from headscope.jobs import JobDatabase, Worker, cluster
+from headscope.jobs import JobDatabase, Worker, cluster, supervisor
 from tests.contract.job_databases import Place, accept, claimed, the
 from tests.support.compose import Redis
 from tests.support.postgres import Postgres
@@ -55,8 +55,8 @@ def test_only_silent_workers_are_ended(
     broker: Redis, database: JobDatabase, commands: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A job whose claim response was lost is requeued and its worker continues. Without a heartbeat the worker is killed and its job requeued."""
-    monkeypatch.setattr(cluster, "STALE_SECONDS", 3.0)
-    monkeypatch.setattr(cluster, "TICK_SECONDS", 0.1)
+    monkeypatch.setattr(supervisor, "STALE_SECONDS", 3.0)
+    monkeypatch.setattr(supervisor, "TICK_SECONDS", 0.1)
     accept(database, 0, 1)
     known, unknown = claimed(database, WORKER), claimed(database, WORKER)
     silent = threading.Event()

@@ -65,20 +65,3 @@ def test_reading_writes_nothing(results: Results, place: Place, monkeypatch: pyt
     monkeypatch.setattr(index, "USES_SECONDS", 0.0)
     results.get(name(3))
     assert last_uses()[2] > old[2]
-
-
-def test_without_a_database(place: Place) -> None:
-    """A process that must not write to the database stores, reads and deletes results; another process indexes them."""
-    server = place.open()
-    child = Place(place.kind, place.root, place.staging, "").open()
-    for number in (1, 2):
-        write(child, number)
-        check(child, number)
-    assert child.has(name(1))
-    assert server.usage()[0] == 0
-    server.synchronise([name(1), name(2)])
-    assert server.usage()[0] == 2
-    assert child.delete(name(1))
-    server.synchronise([name(1), name(3)])
-    assert server.usage()[0] == 1
-    assert child._index.pending() == []

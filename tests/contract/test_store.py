@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import load
 
 from headscope.core.factors import Whole
+from headscope.database import Database, schema
 from headscope.errors import StorageFull
 from headscope.store import Results
 from headscope.store.map_file import Corrupt
@@ -323,8 +324,11 @@ def forget(place: Place) -> None:
 
 def test_files_are_private(tmp_path: Path) -> None:
     """Other users of the machine cannot read results."""
-    results = Results.local(tmp_path, LARGE, None)
+    database = Database(tmp_path / "headscope.db")
+    schema.prepare(database)
+    results = Results.local(tmp_path, LARGE, database)
     write(results, 1)
+    database.close()
     for path in (tmp_path / "results", results.staging, tmp_path / "results" / "00" / name(1)):
         assert path.stat().st_mode & 0o077 == 0
 

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -13,8 +14,8 @@ from celery.exceptions import SoftTimeLimitExceeded
 
 from headscope.jobs import Job, JobDatabase, Problem, Worker
 from headscope.jobs.celery import application
+from headscope.jobs.cluster_worker import ClusterWorkerProcess
 from headscope.jobs.outbox import Outbox
-from headscope.jobs.worker_process import WorkerProcess
 from tests.contract.job_databases import IDS, PROBLEM, Open, accept, claimed, running, status, the, work
 from tests.support.compose import Redis
 from tests.support.metrics import counted
@@ -62,6 +63,27 @@ def test_runs_without_heartbeat_are_lost(database: JobDatabase) -> None:
     assert status(database, first.id) == "running"
     database.heartbeat(TWO, [second.run])
     assert [job.id for job in database.expired()] == [first.id]
+
+
+def test_a_claim_whose_response_was_lost_is_undone(database: JobDatabase) -> None:
+    """A heartbeat names all runs that the worker knows; any other one is queued again, which costs no attempt."""
+    known, unknown, others = running(database, 0, ONE), running(database, 1, ONE), running(database, 2, TWO)
+    database.heartbeat(ONE, [known.run])
+    assert [status(database, job.id) for job in (known, unknown, others)] == ["running", "queued", "running"]
+    assert claimed(database, TWO).attempts == 1
+    assert not database.finish(unknown.id, unknown.run, "done")
+
+
+def test_what_a_stopped_worker_ran_costs_no_attempt(database: JobDatabase) -> None:
+    """What was running when a worker was told to stop is queued again; a worker that died costs an attempt."""
+    for end, attempts in ((database.release, 1), (lambda name: database.take_over(name, LONG), 2)):
+        job = running(database, attempts, ONE)
+        end("one")
+        assert status(database, job.id) == "queued"
+        assert "one" not in {state.worker.name for state in database.workers()}
+        again = claimed(database, TWO)
+        assert (again.id, again.attempts) == (job.id, attempts)
+        database.finish(again.id, again.run, "done")
 
 
 def test_a_heartbeat_can_come_too_late(database: JobDatabase) -> None:
@@ -157,7 +179,10 @@ class Interrupted:
     warm: frozenset[str] = frozenset()
     most_tokens = 0
 
-    def run(self, jobs: list[Job], _: object) -> dict[str, Problem | None]:
+    def prewarm(self) -> None:
+        """Load nothing."""
+
+    def run(self, jobs: Sequence[Job], _: object) -> dict[str, Problem | None]:
         try:
             os.kill(os.getpid(), signal.SIGUSR1)  # as Celery does at its soft limit
             time.sleep(10)
@@ -169,19 +194,12 @@ class Interrupted:
 def test_a_job_out_of_time_is_told_so(broker: Redis, database: JobDatabase) -> None:
     """The job fails as timed out, whatever the engine reported, and even if it ended right at the limit."""
     (job,) = accept(database, 0)
-    station = WorkerProcess(
-        ONE,
-        lambda: database,
-        Interrupted,
-        lambda found: Outbox(found, application(broker.url, job_seconds=LONG), broker.url),
-        lambda _: None,
-        job_seconds=LONG,
-        prewarm=False,
-    )
-    station._engine = station._make_engine()
+    outbox = Outbox(database, application(broker.url, job_seconds=LONG), broker.url)
+    process = ClusterWorkerProcess(ONE, database, Interrupted, outbox, lambda: None, job_seconds=LONG)
+    process._engine = Interrupted()
     before = signal.getsignal(signal.SIGUSR1)
     try:
-        station.work(job.task)
+        process.work(job.task)
     finally:
         signal.signal(signal.SIGUSR1, before)
     ended = the(database, IDS[0])

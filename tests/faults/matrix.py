@@ -20,6 +20,7 @@ from tests.faults.test_same_request import ask as crowd
 from tests.faults.test_same_request import hang_up
 from tests.faults.test_storage import flip
 from tests.support.clock import shifted
+from tests.support.cluster import Cluster
 from tests.support.compose import Redis
 from tests.support.postgres import Postgres
 from tests.support.server import API, Server, eventually, gone
@@ -325,9 +326,13 @@ def disk_full(stage: Stage, load: Load) -> None:
     stage.struck()
     for runner in runners:
         runner.rlimit(psutil.RLIMIT_FSIZE, (1000, psutil.RLIM_INFINITY))
-    eventually(lambda: any(client.failures for client in load.clients), "a write that fails")
+    if isinstance(stage.server, Cluster):
+        eventually(lambda: any(client.failures for client in load.clients), "a write that fails")
+    else:  # the child process cannot record that a job failed before it can write again
+        eventually(lambda: runners[0].status() == psutil.STATUS_SLEEPING, "the worker to be idle")
     for runner in runners:
         runner.rlimit(psutil.RLIMIT_FSIZE, UNLIMITED)
+    eventually(lambda: any(client.failures for client in load.clients), "a job that failed")
 
 
 @fault("stored files change by one bit each", *BOTH)

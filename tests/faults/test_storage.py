@@ -210,7 +210,7 @@ def test_no_room_for_a_result(small: Server) -> None:
 
 
 def test_no_room_for_the_record(small: Server) -> None:
-    """If the server cannot write, reads work, new requests get 507 and the end of a job is delayed; it recovers once there is space."""
+    """If the server cannot write, reads work, and new requests get 507; it recovers once there is space."""
     server = small
     stored = server.analyse(model="bert", text="Stored before.")["id"]
     before = read_map(server, stored)

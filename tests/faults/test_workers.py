@@ -94,9 +94,10 @@ def test_poison_job_fails_after_three_workers(shared: Server) -> None:
 def test_failed_job_can_be_sent_again(new_server: Start) -> None:
     """A job beyond its time limit fails with timed-out and is not retried, and the server continues."""
     server = new_server(job_seconds=0.3)
-    document = server.ended(server.submit(**SLOW))
+    long = {**SLOW, "text": SLOW["text"] * 4, "lenses": ["effective-simplex"], "max_tokens": 1000}
+    document = server.ended(server.submit(**long))
     assert (document["status"], document["error"]["code"], document["attempts"]) == ("failed", "timed-out", 1)
-    assert server.submit(**SLOW) == document["id"]
+    assert server.submit(**long) == document["id"]
     assert server.ended(document["id"])["error"]["code"] == "timed-out"
     accounted(server, 1)
 

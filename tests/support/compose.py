@@ -164,7 +164,7 @@ class Worker(Service):
 class Stack:
     """The services as processes, with their own folders and ports; `settings` are added to the environment of Headscope, those of HF_ as they are. Stops all on exit.
 
-    `constants` of headscope.jobs, such as cluster.STALE_SECONDS, have other values in its servers and workers.
+    `constants` of headscope.jobs, such as supervisor.STALE_SECONDS, have other values in its servers and workers.
     """
 
     def __init__(

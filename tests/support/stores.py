@@ -43,9 +43,9 @@ class Place:
         return store.shared(self.root, quota, self.facts, Path(self.staging))
 
     @property
-    def facts(self) -> Database | None:
-        """The database, one for each process; None if the store is opened without one."""
-        return _database(self.database) if self.database else None
+    def facts(self) -> Database:
+        """The database, one for each process."""
+        return _database(self.database)
 
     def json(self) -> str:
         """Return the location as JSON, for another process."""

@@ -1,70 +1,134 @@
-"""The embedded deployment waits for its child: a result counts whenever it arrives."""
+"""The embedded deployment replaces its child process, and settles its jobs, whatever state it is in."""
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
-from concurrent.futures import Future
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Iterator, Sequence
+from functools import partial
 from multiprocessing import forkserver
 from pathlib import Path
-from typing import Any
 
+import psutil
 import pytest
 
 from headscope.database import Database
-from headscope.jobs import Embedded, Job, JobDatabase, Work, Worker
-from tests.contract.job_databases import prepare
+from headscope.jobs import Embedded, Job, JobDatabase, Problem, ProgressReporter, Work, Worker, supervisor
+from headscope.jobs.announcements import Announce
+from headscope.jobs.worker_process import WorkerProcess
+from tests.contract.job_databases import prepare, status, the
+from tests.support.server import eventually
 
 
-def opened(path: Path) -> JobDatabase:
-    """Return an empty job database."""
-    prepare(path)
-    return JobDatabase(Database(path))
+class Engine:
+    """An engine whose process stops in the middle of a write when it runs the job `stops` for the first time."""
+
+    warm: frozenset[str] = frozenset()
+    most_tokens = 0
+
+    def __init__(self, path: Path) -> None:
+        self._database = Database(path)
+
+    def prewarm(self) -> None:
+        """Load nothing."""
+
+    def run(self, jobs: Sequence[Job], _: ProgressReporter) -> dict[str, Problem | None]:
+        (job,) = jobs
+        if job.id == "stops" and job.attempts == 1:
+            with self._database.change():
+                os.kill(os.getpid(), signal.SIGSTOP)
+        return {job.id: None}
 
 
-class JustTooLate(Future[Any]):
-    """A future that is done just after waiting for it has timed out."""
-
-    def result(self, timeout: float | None = None) -> Any:
-        if timeout is None:
-            return super().result()
-        self.set_result(({"a": None}, 0))
-        raise TimeoutError
+def make_process(path: Path, name: str, announce: Announce) -> WorkerProcess:
+    """Return a worker process that runs nothing."""
+    return WorkerProcess(Worker(name), JobDatabase(Database(path), announce), partial(Engine, path), job_seconds=60)
 
 
-def test_an_answer_just_after_a_look_is_no_failure(tmp_path: Path) -> None:
-    database = opened(tmp_path / "headscope.db")
-    embedded = Embedded(database, lambda: None, (), job_seconds=30, cancel_seconds=1, modules=[])
-    database.enqueue([Work("a", "{}")])
-    late = JustTooLate()
-    jobs = database.claim(Worker("embedded"))
-    listened = []
-
-    def listen(_: list[Job]) -> None:  # between two looks
-        listened.append(True)
-        late.set_result(({"a": None}, 0))
-
-    embedded._receive = listen
-    assert embedded._wait(jobs, late) == {"a": None}
-    assert len(listened) <= 1
-    database.close()
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """The file of an empty job database."""
+    prepare(tmp_path / "headscope.db")
+    return tmp_path / "headscope.db"
 
 
-def test_the_end_of_the_process_that_forks_is_the_end_of_its_child(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def database(path: Path) -> Iterator[JobDatabase]:
+    """The server's job database."""
+    opened = JobDatabase(Database(path))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def embedded(path: Path, database: JobDatabase) -> Iterator[Embedded]:
+    """A deployment that is not started yet."""
+    made = Embedded(database, partial(make_process, path), modules=[], job_seconds=60, cancel_seconds=1)
+    yield made
+    made.stop()
+
+
+def child(embedded: Embedded) -> psutil.Process:
+    """Return the child process, once there is one."""
+    found = eventually(lambda: embedded._child, "a child process")
+    return psutil.Process(found._process.pid)
+
+
+def submit(embedded: Embedded, database: JobDatabase, id_: str) -> None:
+    """Queue a job."""
+    database.enqueue([Work(id_, "{}")])
+    embedded.wake()
+
+
+def test_a_child_that_stands_still_keeps_no_lock(
+    embedded: Embedded, database: JobDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its socket refuses connections a moment before the process counts as ended: the jobs are requeued, and do not fail."""
-    database = opened(tmp_path / "headscope.db")
-    embedded = Embedded(database, print, (), job_seconds=30, cancel_seconds=1, modules=[])
+    """A write of the server waits until the child, which stopped in the middle of a write, is killed; its job is done by the next one."""
+    monkeypatch.setattr(supervisor, "STALE_SECONDS", 4.0)
+    embedded.start()
+    submit(embedded, database, "stops")
+    eventually(lambda: status(database, "stops") == "running", "the job")
+    stopped = child(embedded)
+    eventually(lambda: stopped.status() == psutil.STATUS_STOPPED, "the child to stand still")
+    submit(embedded, database, "waits")
+    eventually(lambda: status(database, "waits") == status(database, "stops") == "done", "both jobs")
+    assert (the(database, "stops").attempts, the(database, "waits").attempts) == (2, 1)
+
+
+def test_an_idle_child_that_stands_still(
+    embedded: Embedded, database: JobDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is replaced, so that the next job is done."""
+    monkeypatch.setattr(supervisor, "STALE_SECONDS", 4.0)
+    embedded.start()
+    submit(embedded, database, "a")
+    eventually(lambda: status(database, "a") == "done", "the first job")
+    child(embedded).suspend()
+    submit(embedded, database, "b")
+    eventually(lambda: status(database, "b") == "done", "the next job")
+    assert the(database, "b").attempts == 1
+
+
+def test_jobs_of_an_earlier_server(embedded: Embedded, database: JobDatabase) -> None:
+    """A job that ran when the server was killed is done without another attempt."""
     database.enqueue([Work("a", "{}")])
-    jobs = database.claim(Worker("embedded"))
+    assert database.claim(Worker("embedded"))
+    embedded.start()
+    eventually(lambda: status(database, "a") == "done", "the job")
+    assert the(database, "a").attempts == 1
+
+
+def test_the_end_of_the_process_that_forks(
+    embedded: Embedded, database: JobDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its socket refuses connections a moment before the process counts as ended: the child is started a moment later."""
     forkserver.ensure_running()
-    with socket.socket(socket.AF_UNIX) as silent:
+    with socket.socket(socket.AF_UNIX) as silent, monkeypatch.context() as patch:
         silent.bind(str(tmp_path / "socket"))
-        monkeypatch.setattr(forkserver._forkserver, "_forkserver_address", str(tmp_path / "socket"))
-        with pytest.raises(BrokenProcessPool):
-            embedded._submit(len, jobs)
-        embedded._run(jobs)
-    (job,) = database.get_many(["a"]).values()
-    assert (job.status, job.error) == ("queued", None)
-    database.close()
+        patch.setattr(forkserver._forkserver, "_forkserver_address", str(tmp_path / "socket"))
+        embedded.start()
+        submit(embedded, database, "a")
+        eventually(embedded.alive, "a look at the queue")
+        assert embedded._child is None
+    eventually(lambda: status(database, "a") == "done", "the job")

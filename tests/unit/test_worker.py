@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,7 @@ import transformers
 
 from headscope.analysis.request import AnalysisRequest
 from headscope.database import Database, schema
-from headscope.jobs import Job
-from headscope.jobs.progress import PipeReporter, ServerReporter
+from headscope.jobs import Job, JobDatabase, ProgressReporter, Work, Worker
 from headscope.models.catalog import Catalog
 from headscope.settings import Settings
 from headscope.store import Results
@@ -32,34 +30,34 @@ def settings(tmp_path: Path, models: Path) -> Settings:
     return Settings(home=tmp_path / "home", model_dirs=(models,), hub="off")
 
 
-def accepted(id_: str, payload: str, run: int) -> Job:
-    """A job as a record hands it out."""
-    return Job(id_, payload, None, "running", 0.0, "", "", 1, None, 0.0, 0.0, None, 1, run=run)
-
-
 class Desk:
-    """A worker, the server's end of its line, and the store that it writes to."""
+    """A worker's engine and reporter, with the job database and the store of its server."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self._ends = multiprocessing.Pipe()
-        self.server, self.line = ServerReporter(self._ends[0]), PipeReporter(self._ends[1])
-        self.worker = AnalysisEngine(settings)
+        settings.home.mkdir(parents=True, exist_ok=True)
         self._facts = Database(settings.home / "headscope.db")
         schema.prepare(self._facts)
+        self.database = JobDatabase(self._facts)
         self.store = Results.local(settings.home, settings.quota_bytes, self._facts)
+        self.worker, self._reporter = AnalysisEngine(settings), ProgressReporter(self.database)
         self._catalog, self._counted = Catalog(settings), self._counters()
 
-    def job(self, number: int, **body: Any) -> Job:
-        """An accepted job, as run `number`."""
+    def job(self, **body: Any) -> Job:
+        """Return a new job, as the worker claims it."""
         request = AnalysisRequest(**body)
-        id_ = request.key(self._catalog.locate(request.model).digest())
-        return accepted(id_, request.model_dump_json(), number)
+        return self.claim(request.key(self._catalog.locate(request.model).digest()), request.model_dump_json())
+
+    def claim(self, id_: str, payload: str) -> Job:
+        """Accept and claim a job."""
+        self.database.enqueue([Work(id_, payload)])
+        (job,) = self.database.claim(Worker("desk"))
+        return job
 
     def run(self, *jobs: Job) -> list[str | None]:
         """Run jobs, and return for each None or the code of its problem."""
-        self.line.begin({job.id: job.run for job in jobs})
-        problems = self.worker.run(jobs, self.line)
+        self._reporter.begin({job.id: job.run for job in jobs})
+        problems = self.worker.run(jobs, self._reporter)
         return [None if (problem := problems[job.id]) is None else problem["code"] for job in jobs]
 
     def counted(self) -> dict[str, int]:
@@ -72,10 +70,8 @@ class Desk:
         return {name: counted(name) for name in ("model_loads", "forward_passes")}
 
     def close(self) -> None:
-        """Hang up at both ends."""
+        """Close the connections."""
         self._facts.close()
-        for end in self._ends:
-            end.close()
 
 
 @pytest.fixture
@@ -88,14 +84,14 @@ def desk(settings: Settings) -> Iterator[Desk]:
 
 def test_jobs_of_one_recipe_share_a_pass(desk: Desk, tmp_path: Path, models: Path) -> None:
     """Three texts of one length: one load, one pass, three results, each equal to that of a single job. Running them again computes nothing."""
-    jobs = [desk.job(number, text=text, **BERT) for number, text in enumerate(TEXTS, 1)]
+    jobs = [desk.job(text=text, **BERT) for text in TEXTS]
     assert desk.run(*jobs) == [None] * 3
     assert desk.counted() == {"model_loads": 1, "forward_passes": 1}
     assert desk.run(*jobs) == [None] * 3
     assert desk.counted() == {}
     alone = Desk(Settings(home=tmp_path / "other", model_dirs=(models,), hub="off"))
-    for job in jobs:
-        assert alone.run(job) == [None]
+    for job, text in zip(jobs, TEXTS, strict=True):
+        assert alone.run(alone.job(text=text, **BERT)) == [None]
         ours, theirs = desk.store.get(job.id), alone.store.get(job.id)
         assert ours is not None
         assert theirs is not None
@@ -110,7 +106,7 @@ def test_jobs_of_one_recipe_share_a_pass(desk: Desk, tmp_path: Path, models: Pat
 
 def test_what_only_the_index_has_is_computed(desk: Desk) -> None:
     """The index was unreachable when a result was removed: a job is done only if its result is in the store."""
-    job = desk.job(1, text=TEXTS[0], **BERT)
+    job = desk.job(text=TEXTS[0], **BERT)
     desk.store._index.add(job.id, 1, 10**9)
     assert desk.store.has(job.id)
     assert desk.run(job) == [None]
@@ -119,12 +115,12 @@ def test_what_only_the_index_has_is_computed(desk: Desk) -> None:
 
 def test_every_job_has_its_own_end(desk: Desk) -> None:
     """A cancelled job, one accepted for other files, one for a missing model, and one that is too long do not affect the others."""
-    good = [desk.job(number, text=text, **BERT) for number, text in enumerate(TEXTS[:2], 1)]
-    cancelled = desk.job(3, text=TEXTS[2], **BERT)
-    long = desk.job(4, text="cat " * 600, **BERT)
-    other = accepted("0" * 32, good[0].payload, 5)
-    absent = accepted("1" * 32, good[0].payload.replace('"bert"', '"gone"'), 6)
-    desk.server.cancel(3)
+    good = [desk.job(text=text, **BERT) for text in TEXTS[:2]]
+    cancelled = desk.job(text=TEXTS[2], **BERT)
+    long = desk.job(text="cat " * 600, **BERT)
+    other = desk.claim("0" * 32, good[0].payload)
+    absent = desk.claim("1" * 32, good[0].payload.replace('"bert"', '"gone"'))
+    desk.database.cancel(cancelled.id)
     codes = desk.run(good[0], cancelled, long, other, absent, good[1])
     assert codes == [None, "cancelled", "too-many-tokens", "model-corrupt", "unknown-model", None]
     assert [desk.store.has(job.id) for job in (*good, cancelled, long)] == [True, True, False, False]
@@ -151,7 +147,7 @@ def test_a_model_stays_in_the_type_of_its_files(desk: Desk, models: Path) -> Non
     folder = desk.settings.home / "models" / "narrow"
     transformers.AutoModel.from_pretrained(models / "bert", dtype=torch.bfloat16).save_pretrained(folder)
     asked = {"model": "narrow", "token_ids": [2, 5, 6, 3], "lenses": ["weights"], "measures": []}
-    jobs = [desk.job(number, **asked, dtype=dtype) for number, dtype in enumerate(["bfloat16", "float32"], 1)]
+    jobs = [desk.job(**asked, dtype=dtype) for dtype in ("bfloat16", "float32")]
     for job in jobs:
         assert desk.run(job) == [None]
         assert desk.counted() == {"model_loads": 1, "forward_passes": 1}

@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import time
-from functools import cache
 from importlib import import_module
 
 import click
@@ -16,9 +15,9 @@ import psutil
 from .. import logs, stores
 from ..database import schema
 from ..errors import HeadscopeError
-from ..jobs import JobDatabase, Worker, WorkerState, celery, metrics
+from ..jobs import JobDatabase, Worker, WorkerState, announcements, celery, metrics
+from ..jobs.cluster_worker import ClusterWorkerProcess
 from ..jobs.outbox import Outbox
-from ..jobs.worker_process import WorkerProcess
 from ..models.catalog import Catalog
 from ..server import doctor
 from ..server.service import PRELOAD, create_engine
@@ -70,19 +69,23 @@ def worker(device: str | None, models: str | None, name: str | None, check: bool
     schema.prepare(facts)
     _wait_for_name(database, identity)
     facts.close()  # connections do not survive a fork
-    results = cache(lambda: stores.results(chosen, None))  # opened in the child, for the same reason
     import_module(PRELOAD)  # torch, once: a child that replaces another one is forked with it
     app = celery.application(url, job_seconds=settings.job_seconds, child_bytes=settings.worker_bytes)
-    worker_process = WorkerProcess(
-        identity,
-        lambda: stores.job_database(settings, patient=True),
-        lambda: create_engine(chosen),
-        lambda database: Outbox(database, app, url),
-        lambda database: stores.discard_ended(results(), database),
-        job_seconds=settings.job_seconds,
-        prewarm=settings.prewarm,
-    )
-    sys.exit(celery.serve(app, worker_process))
+
+    def make_process() -> ClusterWorkerProcess:
+        """Open everything in the child."""
+        own = stores.job_database(settings, announcements.announcer(url))
+        results = stores.results(chosen, stores.open_database(chosen, patient=True))
+        return ClusterWorkerProcess(
+            identity,
+            own,
+            lambda: create_engine(chosen),
+            Outbox(own, app, url),
+            lambda: stores.discard_ended(results, own),
+            job_seconds=settings.job_seconds,
+        )
+
+    sys.exit(celery.serve(app, identity, database, make_process, prewarm=settings.prewarm))
 
 
 def _digests(settings: Settings, models: str | None) -> frozenset[str]:

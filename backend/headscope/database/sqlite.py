@@ -16,8 +16,8 @@ from ..errors import DatabaseDamaged, HeadscopeError, StorageFull, StoreUnavaila
 
 logger = logging.getLogger("headscope.store")
 
-# How long a transaction waits for another one (s).
-BUSY_SECONDS = 10.0
+# How long a transaction waits for another one (s): longer than it takes to kill a process that stands still in the middle of one.
+BUSY_SECONDS = 20.0
 DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 # I/O errors: a file that is too short is damaged, one that cannot be read is unavailable; any other error means a full disk.
 SHORT, READ = sqlite3.SQLITE_IOERR_SHORT_READ, sqlite3.SQLITE_IOERR_READ

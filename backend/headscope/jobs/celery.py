@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 import warnings
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -21,8 +22,12 @@ from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
 from celery.worker.consumer import Consumer
 
 from ..errors import DatabaseUnavailable
+from . import metrics
+from .cluster_worker import ClusterWorkerProcess
+from .job import Worker
+from .job_database import JobDatabase
 from .outbox import TASK
-from .worker_process import WorkerProcess
+from .sending import queues_of
 
 logger = logging.getLogger("headscope.jobs")
 
@@ -83,8 +88,15 @@ def _kombu(url: str) -> str:
     return f"redis+socket://{path}?{query.replace('db=', 'virtual_host=')}"
 
 
-def serve(app: Celery, worker_process: WorkerProcess) -> int:
-    """Run a worker until it is stopped; return the exit status. Jobs run in a child, which can be killed alone."""
+def serve(
+    app: Celery,
+    worker: Worker,
+    database: JobDatabase,
+    make_process: Callable[[], ClusterWorkerProcess],
+    *,
+    prewarm: bool,
+) -> int:
+    """Run a worker until it is stopped; return the exit status. Jobs run in a child, which can be killed alone, by what `make_process` returns in it."""
     again = {
         "autoretry_for": (DatabaseUnavailable,),
         "retry_backoff": 1,
@@ -92,34 +104,40 @@ def serve(app: Celery, worker_process: WorkerProcess) -> int:
         "max_retries": None,
     }
 
+    process: ClusterWorkerProcess | None = None  # in the child
+
     @app.task(name=TASK, bind=True, **again)  # type: ignore[untyped-decorator]
     def run(task: Task, _: list[str]) -> None:
-        worker_process.work(task.request.id)
+        if process is not None:
+            process.work(task.request.id)
 
-    def open_child(**_: Any) -> None:
-        worker_process.open()
+    def start_child(**_: Any) -> None:
+        nonlocal process
+        process = make_process()
+        process.start(prewarm=prewarm)
 
     def stop(**_: Any) -> None:
-        threading.Thread(target=_stop_child, args=(worker_process,), name="stop-child", daemon=True).start()
+        threading.Thread(target=_stop_child, args=(worker.name, database), name="stop-child", daemon=True).start()
 
     signals.setup_logging.connect(_quieten)
-    signals.worker_process_init.connect(open_child)
+    signals.worker_process_init.connect(start_child)
     signals.worker_shutting_down.connect(stop)
     # Warnings about running as root, which matters only if messages contain code, and about a default that will change.
     for category in (SecurityWarning, CPendingDeprecationWarning):
         warnings.filterwarnings("ignore", category=category)
-    worker = app.Worker(
-        hostname=f"headscope@{worker_process.worker.name}",
-        queues=worker_process.queues,
+    parent = app.Worker(
+        hostname=f"headscope@{worker.name}",
+        queues=queues_of(worker),
         consumer_cls=_Consumer,
         quiet=True,
         without_gossip=True,
         without_mingle=True,
     )
-    worker.start()
+    metrics.relay()  # of its children
+    parent.start()
     with suppress(DatabaseUnavailable):
-        worker_process.close()
-    return int(worker.exitcode or 0)
+        database.release(worker.name)
+    return int(parent.exitcode or 0)
 
 
 def _quieten(**_: Any) -> None:
@@ -130,11 +148,11 @@ def _quieten(**_: Any) -> None:
     billiard.get_logger().propagate = True  # otherwise it bypasses our log
 
 
-def _stop_child(worker_process: WorkerProcess) -> None:
+def _stop_child(name: str, database: JobDatabase) -> None:
     """Wait for the job of a stopping worker, for STOP_SECONDS at most, then kill its child."""
     deadline = time.monotonic() + STOP_SECONDS
     with suppress(DatabaseUnavailable):
-        while worker_process.busy() and time.monotonic() < deadline:
+        while database.expired(name=name) and time.monotonic() < deadline:
             time.sleep(0.1)
     for child in psutil.Process().children():
         with suppress(psutil.NoSuchProcess):

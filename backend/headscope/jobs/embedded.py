@@ -1,297 +1,177 @@
-"""The embedded deployment: one dispatcher thread and one child process, whose crashes and hangs leave the server running."""
+"""The embedded deployment: a child process of the server runs jobs, so that its crashes and hangs leave the server running."""
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import multiprocessing
 import os
 import signal
 import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from multiprocessing.connection import Connection
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from ..errors import HeadscopeError, StorageFull, StoreUnavailable
-from . import metrics
-from .engine import Engine, Problems, run_jobs
-from .job import End, Job, Worker, outcome, timed_out
+from ..errors import HeadscopeError
+from . import metrics, supervisor
+from .announcements import Announce
 from .job_database import JobDatabase
-from .progress import PipeReporter, ServerReporter
+from .supervisor import Supervisor
+from .worker_process import WorkerProcess
 
 logger = logging.getLogger("headscope.jobs")
 
-POLL_SECONDS = 0.05
+# An idle child looks for jobs this often (s), and whenever it is woken.
+IDLE_SECONDS = 1.0
 # A child is forked from a process that imports its modules once, so replacing one takes milliseconds instead of the seconds that torch needs.
 CONTEXT = multiprocessing.get_context("forkserver")
-# How often old jobs are removed, in s.
-TRIM_SECONDS = 60.0
-
-# The problems by job, and the most tokens of one forward pass.
-Outcome = tuple[Problems, int]
 
 
-class Embedded:
-    """A queue whose jobs run one after another in a child process.
+class Embedded(Supervisor):
+    """Looks after a child process that runs the jobs one after another: it is started for the first job, or with `prewarm` at once,
+    to load the default model.
 
-    `engine(*arguments)`, a module-level function, is called once in every new child; `modules` are imported before children are forked.
-    The dispatcher thread calls `on_change` after every change, and `after_run` after every run, whose child may have been killed.
-    With `prewarm` the child loads the default model before the first job. `downloads` are run beside everything else, by a queue of their own.
+    `make_process(name, announce)`, which can be pickled, is called in the child; `modules` are imported before it is forked. The child runs all jobs but
+    downloads, or `downloads` alone. A thread calls `announce` with the ids of jobs that it has changed. `options`: of Supervisor.
     """
 
     def __init__(
         self,
         database: JobDatabase,
-        engine: Callable[..., Engine],
-        arguments: tuple[Any, ...],
+        make_process: Callable[[str, Announce], WorkerProcess],
         *,
-        job_seconds: float,
-        cancel_seconds: float,
         modules: list[str],
         prewarm: bool = False,
         downloads: bool = False,
-        on_change: Callable[[], None] = lambda: None,
-        after_run: Callable[[list[Job]], None] = lambda _: None,
+        announce: Announce = lambda _: None,
+        **options: Any,
     ) -> None:
-        self._database, self._on_change, self._after_run = database, on_change, after_run
-        self._engine, self._arguments, self._prewarm = engine, arguments, prewarm
-        self._modules = modules
-        self._job_seconds, self._cancel_seconds = job_seconds, cancel_seconds
-        self._wake, self._stopping = threading.Event(), threading.Event()
-        self._pool: ProcessPoolExecutor | None = None
-        self._reporter: ServerReporter | None = None
-        self._downloads, self._name = downloads, "downloads" if downloads else "embedded"
-        self._worker = Worker(self._name)
-        self._trimmed = 0.0
-        self._reported, self._blocked = "", False
-        self._ends: list[End] = []  # of runs, to be written with the next claim
-        self._thread = threading.Thread(target=self._dispatch, name="dispatcher", daemon=True)
+        self._own, self._downloads = "downloads" if downloads else "embedded", downloads
+        super().__init__(database, self._own, **options)
+        self._make_process, self._modules, self._announce = make_process, modules, announce
+        self._prewarm = prewarm
+        self._running: dict[int, float] = {}  # runs, and since when
+        self._started = 0.0  # when the child was, on the clock of the database
+        self._child: _Child | None = None
 
     def start(self) -> None:
-        """Requeue the jobs of an earlier process, then start the dispatcher."""
-        for job in self._database.expired(name=self._name):
-            # The job did not cause the stop, so the attempt does not count.
-            self._database.requeue(job.id, job.run, "", counted=False)
-        self._database.deregister(self._name)
-        self._thread.start()
+        """Requeue the jobs of an earlier process, then start."""
+        self._database.release(self._own)
+        super().start()
 
     def wake(self) -> None:
-        """Make the dispatcher check the queue now."""
-        self._wake.set()
+        """Have the child look for jobs now, or start one."""
+        child = self._child
+        child.wake() if child else super().wake()
 
     def stop(self) -> None:
         """Stop at once; the next start requeues running jobs."""
-        self._stopping.set()
-        self._wake.set()
-        self._thread.join(timeout=10)
-        self._kill()
+        super().stop()
+        self._kill(self._own)
 
-    def alive(self) -> bool:
-        """Return whether jobs can run: the dispatcher is running, and its database usable."""
-        return self._thread.is_alive() and not self._blocked
-
-    def depths(self) -> dict[str, int]:
-        """Return nothing: there are no queues besides the job database."""
-        return {}
-
-    @property
-    def child(self) -> int | None:
-        """The process id of the child, None if there is none."""
-        return next(iter(_processes(self._pool)), None)
-
-    def _dispatch(self) -> None:
-        if self._prewarm:
-            with contextlib.suppress(BrokenProcessPool):
-                self._submit(_prewarm)
-        while not self._stopping.is_set():
-            self._wake.clear()
-            try:
-                jobs = self._database.claim(self._worker, self._ends, downloads=self._downloads)
-                self._blocked = False
-                if self._ends or jobs:
-                    self._ends = []
-                    self._on_change()
-                if not jobs:
-                    self._trim()
-                    self._wake.wait(1.0)
-                    continue
-                self._run(jobs)
-                self._after_run(jobs)
-                self._reported = ""
-            except HeadscopeError as error:  # a full disk, for instance
-                self._blocked = True
-                self._report(error)
-                self._stopping.wait(1.0)
-            except Exception:  # the dispatcher must survive any error
-                logger.exception("dispatcher")
-                self._stopping.wait(1.0)
-        with contextlib.suppress(HeadscopeError):
-            self._database.end(self._ends)
-
-    def _report(self, error: HeadscopeError) -> None:
-        """Log what blocks the dispatcher, once in a row."""
-        if error.detail != self._reported:
-            self._reported = error.detail
-            logger.error("cannot run jobs: %s", error.detail)
-
-    def _run(self, jobs: list[Job]) -> None:
-        try:
-            problems = self._wait(jobs, self._submit(_work, jobs))
-        except BrokenProcessPool:
-            self._settle(jobs)
-            self._on_change()
-            return
-        except HeadscopeError as error:
-            problems = dict.fromkeys((job.id for job in jobs), error.problem())
-        except Exception:
-            logger.exception("job %s", ", ".join(job.id for job in jobs))
-            failed = HeadscopeError("The server failed on this job; its log says why.").problem()
-            problems = dict.fromkeys((job.id for job in jobs), failed)
-        self._ends = [outcome(job, problems[job.id]) for job in jobs]
-
-    def _write(self, change: Callable[[], object]) -> None:
-        """Write a change. Retries while the disk is full: no job may stay running forever."""
-        while True:
-            try:
-                change()
-            except (StorageFull, StoreUnavailable) as error:
-                self._report(error)
-                if self._stopping.wait(1.0):
-                    return
-            else:
-                return
-
-    def _wait(self, jobs: list[Job], future: Future[Outcome]) -> Problems:
-        """Wait for the child. Kills a child that does not stop by itself, then raises TimedOut or BrokenProcessPool."""
-        deadline = time.monotonic() + self._job_seconds
-        cancelled: dict[int, float] = {}  # run -> since when
-        while True:
-            wait([future], timeout=POLL_SECONDS)
-            if future.done():
-                problems, most_tokens = future.result()
-                self._worker = Worker(self._name, most_tokens=most_tokens)
-                return problems
-            self._receive(jobs)
-            now = time.monotonic()
-            if self._stopping.is_set():
-                self._kill()
-                raise BrokenProcessPool
-            if now > deadline:
-                self._kill()
-                raise timed_out(self._job_seconds)
-            self._cancel(jobs, cancelled, now)
-            if cancelled and now > min(cancelled.values()) + self._cancel_seconds:
-                self._kill()
-                self._requeue(jobs)
-                raise BrokenProcessPool
-
-    def _cancel(self, jobs: list[Job], cancelled: dict[int, float], now: float) -> None:
-        """Tell the child, once, of each cancelled run."""
-        current = self._database.running([job.id for job in jobs])
-        for job in jobs:
-            if job.run not in cancelled and current.get(job.id) != job.run:
-                cancelled[job.run] = now
-                if self._reporter:
-                    self._reporter.cancel(job.run)
-
-    def _requeue(self, jobs: list[Job]) -> None:
-        """Requeue jobs that were stopped because of another one in their group. Ended jobs are unchanged."""
-        for job in jobs:
-            self._write(lambda job=job: self._database.requeue(job.id, job.run, "", counted=False))  # type: ignore[misc]
-
-    def _receive(self, jobs: list[Job]) -> None:
-        """Write the child's latest reports of these jobs to the job database."""
-        reports = self._reporter.messages() if self._reporter else ()
-        latest = {run: (id_, run, *report) for id_, run, *report in reports}
-        for report in (latest[job.run] for job in jobs if job.run in latest):
-            with contextlib.suppress(HeadscopeError):  # reports may be lost while the disk is full
-                self._database.progress(*report)
-
-    def _trim(self) -> None:
-        if time.monotonic() - self._trimmed > TRIM_SECONDS:
-            self._trimmed = time.monotonic()
-            self._database.trim()
-
-    def _settle(self, jobs: list[Job]) -> None:
-        self._kill()
-        if self._stopping.is_set():
-            return  # the next start requeues them
-        self._write(lambda: self._database.settle(jobs, self._job_seconds))
-        self._write(lambda: self._database.deregister(self._name))
-
-    def _start_pool(self) -> ProcessPoolExecutor:
-        if self._pool is None:
+    def _dispatch(self, *, due: bool) -> None:
+        """Start a child if there is work; replace one that has ended, or is beyond the time limit, after its jobs are settled."""
+        if due and self._child and self._is_stuck():
+            self._kill(self._own)
+        if self._child and not self._child.alive:
+            self._kill(self._own)
+            self._database.take_over(self._own, self._job_seconds)
+            self._child = None
+            self._discard_ended()
+        if self._child is None and (self._prewarm or self._database.has_queued(downloads=self._downloads)):
             CONTEXT.set_forkserver_preload(self._modules)
-            ours, theirs = CONTEXT.Pipe()
-            self._reporter = ServerReporter(ours)
-            self._pool = ProcessPoolExecutor(
-                1,
-                mp_context=CONTEXT,
-                initializer=_child_main,
-                initargs=(theirs, metrics.relay().sending, self._engine, self._arguments),
-            )
-        return self._pool
+            arguments = (self._make_process, self._own, self._downloads, self._prewarm)
+            with suppress(ConnectionError, EOFError):  # the process that forks has just ended; the next tick starts one
+                self._child = _Child(arguments, self._announce, self._wake.set)
+                self._started, self._prewarm = self._database.now(), False
 
-    def _submit(self, call: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        """Give the child something to do. Raises BrokenProcessPool if it has died, or the process that it would be forked from."""
-        try:
-            return self._start_pool().submit(call, *arguments)
-        except (ConnectionError, EOFError) as error:
-            raise BrokenProcessPool from error
+    def _is_stuck(self) -> bool:
+        """Return whether the child has sent no heartbeat for long, or a run takes too long: the time that this machine has slept does not count."""
+        seen = [state.seen for state in self._database.workers() if state.worker.name == self._own]
+        silent = self._database.now() - max(self._started, self._since, *seen) > supervisor.STALE_SECONDS
+        now = time.monotonic()
+        runs = [job.run for job in self._database.expired(name=self._own)]
+        self._running = {run: self._running.get(run, now) for run in runs}
+        return silent or any(now - since > self._job_seconds for since in self._running.values())
 
-    def _kill(self) -> None:
-        pool, self._pool = self._pool, None
-        self._worker = Worker(self._name)
-        if pool is None:
-            return
-        for process in _processes(pool):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
-        pool.shutdown(wait=True, cancel_futures=True)
-        if self._reporter:
-            self._reporter.close()
-            self._reporter = None
-
-
-def _processes(pool: ProcessPoolExecutor | None) -> list[int]:
-    # The executor has no public access to its processes before Python 3.14 (kill_workers).
-    return list(getattr(pool, "_processes", None) or ())
+    def _kill(self, worker: str) -> None:
+        if self._child:
+            self._child.kill()
 
 
 class _Child:
-    """The globals of the child process: its reporter and its engine."""
+    """A child process, and the server's end of the pipe to it: what it receives wakes it, and it sends the ids of jobs that have changed."""
 
-    reporter: PipeReporter
-    engine: Engine
+    def __init__(self, arguments: tuple[Any, ...], announce: Announce, ended: Callable[[], None]) -> None:
+        self._pipe, theirs = CONTEXT.Pipe()
+        os.set_blocking(self._pipe.fileno(), False)
+        self._announce, self._ended, self.alive = announce, ended, True
+        arguments = (theirs, metrics.relay().sending, *arguments)
+        self._process = CONTEXT.Process(target=_run_child, args=arguments, daemon=True)
+        self._process.start()
+        theirs.close()
+        threading.Thread(target=self._receive, name="announcements", daemon=True).start()
+
+    def wake(self) -> None:
+        """Have the child look for jobs if it is idle."""
+        with suppress(OSError):  # full, so it will be woken; or closed
+            self._pipe.send(None)
+
+    def kill(self) -> None:
+        """Kill the process, even if it stands still, and wait for its end."""
+        if self._process.pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(self._process.pid, signal.SIGKILL)
+        self._process.join()
+        self.alive = False
+
+    def _receive(self) -> None:
+        ended = self._process.sentinel  # of the process, or of the one that forked it
+        with suppress(EOFError, OSError):
+            while ended not in wait([self._pipe, ended]):
+                self._announce(self._pipe.recv())
+        self.alive = False
+        self._ended()
 
 
-def _prewarm() -> None:
-    """Load the default model, in the child."""
-    _Child.engine.prewarm()
-
-
-def _work(jobs: list[Job]) -> Outcome:
-    """Run jobs, in the child."""
-    _Child.reporter.begin({job.id: job.run for job in jobs})
-    problems = run_jobs(_Child.engine, jobs, _Child.reporter)
-    return problems, _Child.engine.most_tokens
-
-
-def _child_main(
-    connection: Connection, counts: Connection, engine: Callable[..., Engine], arguments: tuple[Any, ...]
+def _run_child(
+    pipe: Connection,
+    counts: Connection,
+    make_process: Callable[[str, Announce], WorkerProcess],
+    name: str,
+    downloads: bool,
+    prewarm: bool,
 ) -> None:
-    """Set up a new child, which ignores Ctrl-C and exits with its parent."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-    def exit_with_parent() -> None:
-        server = multiprocessing.parent_process()
-        if server is not None:
-            server.join()
-            os._exit(1)
-
-    threading.Thread(target=exit_with_parent, name="follow-parent", daemon=True).start()
+    """Run jobs in a new child, until its parent ends."""
+    threading.Thread(target=_exit_with_parent, name="follow-parent", daemon=True).start()
     metrics.send_to(counts)
-    _Child.reporter, _Child.engine = PipeReporter(connection), engine(*arguments)
+    os.set_blocking(pipe.fileno(), False)
+
+    def announce(ids: Collection[str]) -> None:
+        with suppress(OSError):  # full: the server sees the change a little later
+            pipe.send(ids)
+
+    process = make_process(name, announce)
+    process.start(prewarm=prewarm)
+    reported = ""
+    while True:
+        try:
+            while process.run_next(downloads=downloads):
+                reported = ""
+        except HeadscopeError as error:  # a full disk, for instance
+            if error.detail != reported:
+                logger.error("cannot run jobs: %s", error.detail)
+            reported = error.detail
+        except Exception:  # the child must survive any error
+            logger.exception("worker process")
+        if pipe.poll(IDLE_SECONDS):
+            while pipe.poll():
+                pipe.recv()
+
+
+def _exit_with_parent() -> None:
+    server = multiprocessing.parent_process()
+    if server is not None:
+        server.join()
+        os._exit(1)

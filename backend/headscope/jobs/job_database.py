@@ -21,6 +21,7 @@ from ..database import NOW, Database
 from ..database.tables import grants, jobs, owners, runs, workers
 from ..errors import WorkerLost
 from . import metrics
+from .announcements import Announce
 from .grants import owners_of, withdraw
 from .job import (
     ACTIVE,
@@ -57,11 +58,15 @@ OF, CLAIMED = jobs.c.id == sa.bindparam("of"), sa.bindparam("claim", type_=sa.Bi
 
 
 class JobDatabase(TaskSending):
-    """The queue, its workers, and the grants of its owners. When a study ends, its chunks are cancelled and removed; their changes are its changes, too."""
+    """The queue, its workers, and the grants of its owners. When a study ends, its chunks are cancelled and removed; their changes are its changes, too.
 
-    def __init__(self, database: Database) -> None:
+    `announce` is called with the ids of jobs, or of the studies of chunks, after workers have changed them.
+    """
+
+    def __init__(self, database: Database, announce: Announce = lambda _: None) -> None:
         super().__init__(database)
-        self._recorded: dict[str, Worker] = {}  # as this process has recorded them last
+        self._announce = announce
+        self._recorded: Worker | None = None  # by this process, last; a heartbeat repeats it
 
     def enqueue(
         self, work: Iterable[Work], *, batch: str | None = None, priority: int = 0, limits: Limits = NO_LIMITS
@@ -129,9 +134,7 @@ class JobDatabase(TaskSending):
         They are running from now on, with one more attempt and a new `run` each. `downloads`: only these, or only others (None: both).
         In the same transaction, earlier runs of the worker end: all of this happens, or nothing.
         """
-        if any(
-            "." in end.id for end in ends
-        ):  # the study of a chunk must be locked first, and so may be that of the next one
+        if any("." in end.id for end in ends):  # the studies of chunks must be locked first
             self.end(ends)
             ends = ()
         which = {"task": task} if task is not None else {}
@@ -144,15 +147,20 @@ class JobDatabase(TaskSending):
             if task is None:
                 self._database.take_turn(connection, "headscope queue")
             first = connection.execute(head, which).first()
-            if first is None:
-                return []
-            if task is None:
+            taken = self._take(connection, worker, first) if first is not None else []
+            if first is not None and task is None:
                 self._serve(connection, first.owner)
-            if self._recorded.get(worker.name) != worker:
-                self._record_worker(connection, worker)
-            taken = self._take(connection, worker, first)
-        self._recorded[worker.name] = worker
+        self._tell([*(end.id for end in ends), *(job.id for job in taken)])
         return taken
+
+    def has_queued(self, *, downloads: bool) -> bool:
+        """Return whether downloads are queued, or other jobs."""
+        return bool(self._rows(_head(False, downloads)))
+
+    def _tell(self, ids: Collection[str]) -> None:
+        """Announce changes. A change of a chunk is one of its study."""
+        if ids:
+            self._announce({id_.partition(".")[0] for id_ in ids})
 
     def _take(self, connection: sa.Connection, worker: Worker, first: Any) -> list[Job]:
         most = max(worker.most_tokens // first.tokens, 1) if first.tokens else 1
@@ -169,33 +177,53 @@ class JobDatabase(TaskSending):
                 connection.execute(RELEASE, {"claim": run})
             else:
                 taken.append(to_job(row))
+        if self._recorded != worker:
+            self._record_worker(connection, worker)
         return taken
 
     def heartbeat(self, worker: Worker, held: Collection[int]) -> None:
-        """Record that the worker and these of its runs are alive. Any other run of this worker expires: the response to its claim was lost."""
+        """Record that the worker and these of its runs are alive. Any other of its runs is requeued: the response to its claim was lost."""
         with self._database.change("report") as connection:
             self._record_worker(connection, worker)
             mine = runs.update().where(runs.c.worker == worker.name, runs.c.run.in_(held))
             connection.execute(mine.values(seen=NOW))
-        self._recorded[worker.name] = worker
+        unknown = [job for job in self.expired(name=worker.name) if job.run not in held]
+        self._release(unknown, "Queued again: its worker was disconnected.")
 
     def _record_worker(self, connection: sa.Connection, worker: Worker) -> None:
         state = {"state": worker.to_json(), "seen": NOW}
         statement = self._database.insert(workers).values(name=worker.name, **state)
         connection.execute(statement.on_conflict_do_update(index_elements=["name"], set_=state))
+        self._recorded = worker
 
     def deregister(self, name: str) -> None:
         """Remove a worker whose process has ended, and its cancelled runs. Its running jobs are left to be settled."""
         with self._database.change() as connection:
             connection.execute(workers.delete().where(workers.c.name == name))
             connection.execute(runs.delete().where(runs.c.worker == name, runs.c.cancelled.is_not(None)))
-        self._recorded.pop(name, None)
+        self._recorded = None
+
+    def take_over(self, name: str, seconds: float) -> None:
+        """Settle the jobs of a worker whose process died on them, and deregister it."""
+        self.settle(self.expired(name=name), seconds)
+        self.deregister(name)
+
+    def release(self, name: str) -> None:
+        """Requeue the jobs of a worker that was stopped, and deregister it. They did not cause it, so the attempts do not count."""
+        self._release(self.expired(name=name), "The worker was stopped; another one starts again.")
+        self.deregister(name)
+
+    def _release(self, found: Iterable[Job], detail: str) -> None:
+        for job in found:
+            self.requeue(job.id, job.run, detail, counted=False)
 
     def progress(self, id_: str, run: int, fraction: float, stage: str, detail: str) -> bool:
         """Set the progress of a run (fraction in 0..1); return False if it has been cancelled or reassigned and should stop."""
         values = {"fraction": fraction, "stage": stage, "detail": detail, "version": jobs.c.version + 1}
         with self._database.change("report") as connection:
-            return _change_run(connection, id_, run, **values) is not None
+            changed = _change_run(connection, id_, run, **values) is not None
+        self._tell([id_])
+        return changed
 
     def finish(self, id_: str, run: int, status: Status, error: Problem | None = None) -> bool:
         """End a run; return False if it had already ended. The worker releases the job in either case."""
@@ -203,9 +231,11 @@ class JobDatabase(TaskSending):
 
     def end(self, ends: Iterable[End]) -> bool:
         """End runs, all or none; return False if one had already ended. The worker releases the jobs in either case."""
+        ordered = sorted(ends, key=lambda end: end.id)
         with self._database.change() as connection:
-            ended = [self._end(connection, end) for end in sorted(ends, key=lambda end: end.id)]
-            return all(ended)
+            ended = [self._end(connection, end) for end in ordered]
+        self._tell([end.id for end in ordered])
+        return all(ended)
 
     def _end(self, connection: sa.Connection, end: End) -> bool:
         _lock_study(connection, end.id, end.run)

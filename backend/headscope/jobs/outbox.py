@@ -53,12 +53,15 @@ class Outbox:
         if self.length(queues) <= AHEAD // 2:
             self.send()
 
-    def recover(self) -> int:
-        """Mark the tasks that the broker has lost, to be sent again; return the number of jobs."""
-        if not self._database.any_sent():
-            return 0
-        queues = {name for state in self.workers() for name in queues_of(state)}
-        return self._database.unsend_lost({*self._present(queues)}, queues)
+    def recover(self) -> None:
+        """Have tasks sent again that the broker has lost, or that are in a queue which no worker serves."""
+        overdue = self._database.overdue()
+        if overdue:
+            queues = {name for state in self.workers() for name in queues_of(state.worker)}
+            present = {*self._present(queues)}
+            lost = [task for task, queue in overdue.items() if task not in present or queue not in queues]
+            if lost:
+                self._database.unsend(lost)
 
     def length(self, queues: Collection[str]) -> int:
         """Return the number of messages in queues."""

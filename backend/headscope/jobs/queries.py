@@ -52,10 +52,11 @@ class JobQueries(Grants):
             lost = lost.where(runs.c.seen < NOW - seconds)
         return self._find(RUNNING, jobs.c.run.in_(lost))
 
-    def unreleased(self, seconds: float) -> list[Run]:
-        """Return the runs cancelled more than `seconds` ago that their worker, which is listed, has not released by `finish`."""
-        found = sa.select(runs.c.id, runs.c.run, runs.c.worker).join(workers, runs.c.worker == workers.c.name)
-        found = found.where(runs.c.cancelled < NOW - seconds, workers.c.seen > NOW - GONE_SECONDS)
+    def unreleased(self, seconds: float, name: str | None = None) -> list[Run]:
+        """Return the runs cancelled more than `seconds` ago that their worker has not released by `finish`, of one worker or of all."""
+        found = sa.select(runs.c.id, runs.c.run, runs.c.worker).where(runs.c.cancelled < NOW - seconds)
+        if name is not None:
+            found = found.where(runs.c.worker == name)
         return [Run(*row) for row in self._rows(found)]
 
     def waiting(self, owner: str | None = None) -> int:

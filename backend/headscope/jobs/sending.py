@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from ..database import NOW
 from ..database.tables import SENT, jobs, owners
-from .job import WorkerState
+from .job import Worker, WorkerState
 from .queries import ORDER, QUEUED, JobQueries
 
 # Most tasks of one owner that are at the broker and have not started.
@@ -37,35 +37,33 @@ class TaskSending(JobQueries):
 
     def choose(self, states: Collection[WorkerState]) -> list[TaskMessage]:
         """Mark the next tasks as sent and return them: owner after owner, up to AHEAD that have not started, to queues that these workers serve."""
+        unsent = UNSENT
+        if all(state.worker.models for state in states):  # other models wait for their workers
+            unsent &= jobs.c.model.in_(sorted({model for state in states for model in state.worker.models}))
         with self._database.read() as connection:
-            if not states or connection.execute(sa.select(jobs.c.id).where(UNSENT).limit(1)).first() is None:
+            if connection.execute(sa.select(jobs.c.id).where(unsent).limit(1)).first() is None:
                 return []
         messages = list[TaskMessage]()
         with self._database.change() as connection:
             self._database.take_turn(connection, "headscope outbox")
-            unstarted, lengths, nowhere = Counter[str](), Counter[str](), set[str]()
+            unstarted, lengths = Counter[str](), Counter[str]()
             held = sa.select(jobs.c.owner, jobs.c.queue, sa.func.count(jobs.c.task.distinct())).where(sa.text(SENT))
             for owner, queue, number in connection.execute(held.group_by(jobs.c.owner, jobs.c.queue)):
                 unstarted[owner] += number
                 lengths[queue] += number
-            waits = sa.exists().where(jobs.c.owner == owners.c.owner, UNSENT)
+            waits = sa.exists().where(jobs.c.owner == owners.c.owner, unsent)
             order = sa.select(owners.c.owner).where(waits).order_by(owners.c.served, owners.c.owner)
             names = [name for name in connection.execute(order).scalars() if unstarted[name] < AHEAD]
+            head = sa.select(jobs.c.task, jobs.c.model, jobs.c.priority, jobs.c.kind, jobs.c.batch)
             while names:
                 name = names.pop(0)
-                head = sa.select(jobs.c.task, jobs.c.model, jobs.c.priority, jobs.c.kind, jobs.c.batch)
-                head = head.where(UNSENT, jobs.c.owner == name)
-                first = connection.execute(head.where(jobs.c.model.not_in(nowhere)).order_by(*ORDER).limit(1)).first()
+                mine = head.where(unsent, jobs.c.owner == name)
+                first = connection.execute(mine.order_by(*ORDER).limit(1)).first()
                 if first is None:
                     continue
-                found = route(states, first.model, lengths)
-                if found is None:
-                    nowhere.add(first.model)
-                    names.insert(0, name)
-                    continue
-                messages.append(self._mark(connection, first, found))
+                messages.append(self._mark(connection, first, route(states, first.model, lengths)))
                 self._serve(connection, name)
-                lengths[found] += 1
+                lengths[messages[-1].queue] += 1
                 unstarted[name] += 1
                 names += [name] if unstarted[name] < AHEAD else []
         return messages
@@ -82,37 +80,17 @@ class TaskSending(JobQueries):
         connection.execute(SERVE, {"name": owner})
 
     def unsend(self, tasks: Collection[str]) -> None:
-        """Let the queued jobs of these tasks be sent again: they are not at the broker."""
+        """Have the queued jobs of these tasks sent again, as other tasks: old messages do nothing, and a revoked task is never run."""
+        mine = sa.select(jobs.c.id).where(jobs.c.task.in_(tasks), QUEUED)
+        in_order = mine.order_by(jobs.c.kind == "chunk", jobs.c.id).with_for_update()  # studies before chunks
         with self._database.change() as connection:
             self._database.take_turn(connection, "headscope outbox")
-            connection.execute(jobs.update().where(_in_order(jobs.c.task.in_(tasks), QUEUED)).values(sent=None))
+            new = {"sent": None, "task": jobs.c.task + "+"}
+            connection.execute(jobs.update().where(jobs.c.id.in_(in_order)).values(new))
 
-    def rename(self, task: str) -> None:
-        """Give the queued jobs of a task that was revoked another one: workers ignore its id from now on."""
-        with self._database.change() as connection:
-            new = {"task": jobs.c.task + "+", "sent": None}
-            connection.execute(jobs.update().where(jobs.c.task == task, QUEUED).values(new))
-
-    def unsend_lost(self, present: Collection[str], queues: Collection[str]) -> int:
-        """Mark tasks to be sent again that are not `present` at the broker, or in no queue that workers serve (`queues`); return the number of jobs."""
-        with self._database.change() as connection:
-            self._database.take_turn(connection, "headscope outbox")
-            lost = jobs.c.task.not_in(present) | jobs.c.queue.not_in(queues)
-            return connection.execute(jobs.update().where(_in_order(_overdue(), lost)).values(sent=None)).rowcount
-
-    def any_sent(self) -> bool:
-        """Return whether anything sent has not started for LOST_SECONDS."""
-        return self._value(sa.select(jobs.c.id).where(_overdue()).limit(1)) is not None
-
-
-def _in_order(*conditions: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
-    """Return the condition for these jobs that locks them in order, studies before chunks."""
-    ids = sa.select(jobs.c.id).where(*conditions).order_by(jobs.c.kind == "chunk", jobs.c.id)
-    return jobs.c.id.in_(ids.with_for_update())
-
-
-def _overdue() -> sa.ColumnElement[bool]:
-    return sa.and_(sa.text(SENT), jobs.c.sent < NOW - LOST_SECONDS)
+    def overdue(self) -> dict[str, str]:
+        """Return the tasks that were sent more than LOST_SECONDS ago and have not started, with their queues."""
+        return self._pairs(sa.select(jobs.c.task, jobs.c.queue).where(sa.text(SENT), jobs.c.sent < NOW - LOST_SECONDS))
 
 
 def class_of(device: str) -> str:
@@ -125,17 +103,16 @@ def queue_name(device: str, model: str = "") -> str:
     return ".".join(filter(None, ("headscope", class_of(device), model[:16])))
 
 
-def queues_of(state: WorkerState) -> list[str]:
+def queues_of(worker: Worker) -> list[str]:
     """Return the queues that a worker serves."""
-    worker = state.worker
     return [queue_name(worker.device, model) for model in sorted(worker.models)] or [queue_name(worker.device)]
 
 
-def route(states: Collection[WorkerState], model: str, lengths: Counter[str]) -> str | None:
-    """Return the queue of a task: of workers for its model, else of all others; among several the shortest one per worker. None if no worker serves it."""
+def route(states: Collection[WorkerState], model: str, lengths: Counter[str]) -> str:
+    """Return the queue of a task: of workers for its model, else of those for all; among several the shortest one per worker."""
     chosen = [state for state in states if model in state.worker.models]
     names = [queue_name(state.worker.device, model) for state in chosen] or [
         queue_name(state.worker.device) for state in states if not state.worker.models
     ]
     served = Counter(names)
-    return min(sorted(served), key=lambda name: lengths[name] / served[name], default=None)
+    return min(sorted(served), key=lambda name: lengths[name] / served[name])

@@ -15,6 +15,7 @@ from .. import stores
 from ..core.lazy import fsspec, redis
 from ..database import schema
 from ..errors import HeadscopeError, InvalidSetting
+from ..jobs import JobDatabase
 from ..settings import Settings
 
 OLDEST_REDIS = (7, 0)
@@ -173,7 +174,7 @@ def _check_database(settings: Settings) -> str:
 
 
 def _check_workers(settings: Settings) -> str:
-    database = stores.job_database(settings)
+    database = JobDatabase(stores.open_database(settings))
     try:
         devices = Counter(state.worker.device for state in database.workers())
     finally:

@@ -10,15 +10,19 @@ import threading
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Literal, TypeVar
+from functools import partial
+from typing import Literal, TypeVar
 
 from .. import logs, stores
 from ..analysis.request import AnalysisRequest, with_stored_image
 from ..database import schema
 from ..errors import DatabaseUnavailable, HeadscopeError, NotReady, Unknown
-from ..jobs import LOCAL, Embedded, Engine, Job, JobDatabase, JobKind, Limits, Watcher, announcements, metrics
+from ..jobs import LOCAL, Embedded, Engine, Job, JobDatabase, JobKind, Limits, Watcher, Worker, announcements, metrics
+from ..jobs.announcements import Announce
 from ..jobs.cluster import Cluster
+from ..jobs.supervisor import Supervisor
 from ..jobs.watch import ANNOUNCED_SECONDS, TICK_SECONDS
+from ..jobs.worker_process import WorkerProcess
 from ..models.catalog import Catalog
 from ..models.sentence_encoder import SentenceEncoder
 from ..settings import Settings
@@ -29,7 +33,7 @@ from .datasets import Datasets
 from .downloads import Downloads
 from .limiters import Limiters
 from .lookups import Lookups
-from .studies import Studies, result_ids
+from .studies import Studies
 
 logger = logging.getLogger("headscope")
 T = TypeVar("T")
@@ -63,24 +67,29 @@ class Service:
         self._repairs: set[str] = set()
         with suppress(DatabaseUnavailable):  # the cluster tries again until it is there
             schema.prepare(self.facts)
-        self.jobs: Embedded | Cluster
-        if settings.redis_url is None:
-            self.jobs = self._build_embedded(after_run=self._after_run)
-        else:
-            self.jobs = self._build_cluster(settings.redis_url)
-        self._dispatchers = [self.jobs]
+        self.jobs: Supervisor = (
+            self._build_embedded() if settings.redis_url is None else self._build_cluster(settings.redis_url)
+        )
+        self._supervisors = [self.jobs]
         self.studies = Studies(
             settings, self._admission, self.datasets, self.results, self.inputs, self.database, self.jobs.wake
         )
         self.downloads = self._build_downloads()
 
-    def _build_embedded(self, **options: Any) -> Embedded:
-        """Return a child process that runs jobs."""
+    def _build_embedded(self, *, downloads: bool = False) -> Embedded:
+        """Return a child process that runs jobs, or downloads without a time limit."""
         settings = self.settings
-        limits = {"job_seconds": settings.job_seconds, "cancel_seconds": settings.cancel_seconds}
-        options = limits | {"prewarm": settings.prewarm} | options
+        limit = math.inf if downloads else settings.job_seconds
         return Embedded(
-            self.database, create_engine, (settings,), modules=[PRELOAD], on_change=self.watcher.poke, **options
+            self.database,
+            partial(create_process, settings, limit),
+            modules=[PRELOAD],
+            prewarm=settings.prewarm and not downloads,
+            downloads=downloads,
+            announce=self.watcher.announce,
+            job_seconds=limit,
+            cancel_seconds=settings.cancel_seconds,
+            discard_ended=self._discard_ended,
         )
 
     def _build_cluster(self, url: str) -> Cluster:
@@ -95,18 +104,12 @@ class Service:
         )
 
     def _build_downloads(self) -> Downloads:
-        """Return the downloads. An embedded server runs them beside analyses, in a second child process with a queue of its own, without a time limit."""
+        """Return the downloads. An embedded server runs them beside analyses, in a second child process."""
         jobs = self.jobs
-        if isinstance(jobs, Embedded):
-            jobs = self._build_embedded(downloads=True, job_seconds=math.inf, prewarm=False)
-            self._dispatchers.append(jobs)
+        if self.settings.redis_url is None:
+            jobs = self._build_embedded(downloads=True)
+            self._supervisors.append(jobs)
         return Downloads(self.settings, self.catalog, self.database, self.watcher, jobs.wake)
-
-    def _after_run(self, jobs: list[Job]) -> None:
-        """Index what the child process stored or deleted, and remove what it left half written."""
-        for job in jobs:
-            self.results.synchronise(result_ids(job))
-        self._discard_ended()
 
     def _discard_ended(self) -> None:
         stores.discard_ended(self.results, self.database)
@@ -130,15 +133,15 @@ class Service:
         """Start, resuming the jobs of an earlier run. Raises HeadscopeError if another server uses the data directory."""
         self._lock_home()
         self._maintenance.start()
-        for jobs in self._dispatchers:
+        for jobs in self._supervisors:
             jobs.start()
         if self.settings.redis_url:
-            announcements.listen(self.settings.redis_url, self.watcher)
+            announcements.listen(self.settings.redis_url, self.watcher.announce)
 
     def stop(self) -> None:
         """Stop immediately. Unfinished jobs are resumed at the next start."""
         self._maintenance.stop()
-        for jobs in self._dispatchers:
+        for jobs in self._supervisors:
             jobs.stop()
         if self._lock is not None:
             os.close(self._lock)
@@ -322,6 +325,13 @@ def unknown_job(kind: JobKind) -> Unknown:
 
 # The module that is imported before worker processes are forked.
 PRELOAD = "headscope.worker.preload"
+
+
+def create_process(settings: Settings, job_seconds: float, name: str, announce: Announce) -> WorkerProcess:
+    """Create the worker process `name` of an embedded server, in that process."""
+    database = stores.job_database(settings, announce)
+    engine = partial(create_engine, settings)
+    return WorkerProcess(Worker(name), database, engine, job_seconds=job_seconds)
 
 
 def create_engine(settings: Settings) -> Engine:

@@ -131,9 +131,3 @@ def _chunk_work(study: Work) -> list[Work]:
         )
         for number, (part, blob, _, tokens) in enumerate(parts)
     ]
-
-
-def result_ids(job: Job) -> list[str]:
-    """Return the ids under which a job may have stored results: its own, and those of a study's chunks."""
-    chunks = json.loads(job.payload)["chunks"] if job.kind == "study" else ()
-    return [job.id, *(chunk_id(job.id, number, content) for number, (content, *_) in enumerate(chunks))]

@@ -30,13 +30,13 @@ class EntryStore(ABC):
         self._backend, self._index, self._quota = backend, index, quota_bytes
 
     @classmethod
-    def local(cls, folder: Path, quota_bytes: int, database: Database | None, name: str = "results") -> Self:
+    def local(cls, folder: Path, quota_bytes: int, database: Database, name: str = "results") -> Self:
         """Open the store in a folder that only one server uses. `name` is the store's name in the database."""
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         return cls(LocalBackend(folder, abandoned_seconds=0), Index(database, name), quota_bytes)
 
     @classmethod
-    def shared(cls, where: str, quota_bytes: int, database: Database | None, staging: Path) -> Self:
+    def shared(cls, where: str, quota_bytes: int, database: Database, staging: Path) -> Self:
         """Open a store that any number of servers and workers share. `where` is a folder at the same path on every machine, or an fsspec address.
 
         `staging` is a local folder for uploads to such an address.
@@ -161,7 +161,7 @@ class EntryStore(ABC):
         return size
 
     def synchronise(self, ids: Iterable[str]) -> None:
-        """Index, or remove from the index, entries that were written or deleted without it: while it was not available, or by a process that has none."""
+        """Index, or remove from the index, entries that were written or deleted while it was not available."""
         with suppress(StoreUnavailable):  # tidy finds what is left
             for id_ in ids:
                 if self._unindex_missing(id_):

@@ -30,11 +30,10 @@ AWAY = (DatabaseUnavailable, StorageFull, StoreUnavailable)
 class Index:
     """The entries of one store, by its name in the database. Safe for threads.
 
-    While the database is not available, methods do not raise: the backend is authoritative, and changes are pending. A process that must not write to the
-    database has an index without one, which is never available; another process calls EntryStore.synchronise for it.
+    While the database is not available, methods do not raise: the backend is authoritative, and changes are pending.
     """
 
-    def __init__(self, database: Database | None, store: str) -> None:
+    def __init__(self, database: Database, store: str) -> None:
         self._database, self._store = database, store
         self._mine = results.c.store == store
         self._pending: set[str] = set()
@@ -57,10 +56,9 @@ class Index:
 
     def touch(self, id_: str) -> None:
         """Mark an entry as used, if it is indexed."""
-        if self._database is not None:
-            self._used.add(id_)
-            if time.monotonic() - self._written > USES_SECONDS:
-                self.write_uses()
+        self._used.add(id_)
+        if time.monotonic() - self._written > USES_SECONDS:
+            self.write_uses()
 
     def write_uses(self) -> None:
         """Write the uses that were collected."""
@@ -140,7 +138,7 @@ class Index:
 
     def acquire_turn(self) -> bool:
         """Return whether it is this caller's turn to tidy: once per process in a file, and one process at a time in a cluster."""
-        if self._database is not None and self._database.embedded:
+        if self._database.embedded:
             tidied, self._tidied = self._tidied, True
             return not tidied
 
@@ -161,8 +159,7 @@ class Index:
             self._change(lambda _, connection: connection.execute(complete).rowcount)
 
     def _note(self, id_: str, *, changed: bool) -> None:
-        if self._database is not None:
-            (self._pending.discard if changed else self._pending.add)(id_)
+        (self._pending.discard if changed else self._pending.add)(id_)
 
     def _change(self, change: Callable[[Database, sa.Connection], T]) -> T | None:
         """Run a transaction, one at a time for each store. It may be lost in a crash: tidying indexes what is missing."""
@@ -175,7 +172,7 @@ class Index:
         return self._try(run)
 
     def _try(self, action: Callable[[Database], T]) -> T | None:
-        if self._database is None or time.monotonic() < self._retry_at:
+        if time.monotonic() < self._retry_at:
             return None
         try:
             return action(self._database)

@@ -61,8 +61,7 @@ class AnalysisEngine:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._catalog = Catalog(settings)
-        # The child process of an embedded server writes nothing to its database: stopped during a write, it would keep the lock.
-        facts = stores.open_database(settings, patient=True) if settings.redis_url else None
+        facts = stores.open_database(settings, patient=True)
         self._results, self._inputs = stores.results(settings, facts), stores.inputs(settings, facts)
         self._studies = StudyJobs(settings, self._catalog, self._results, self._inputs, self.model)
         # By digest and the type of their weights.

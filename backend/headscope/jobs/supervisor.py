@@ -1,0 +1,124 @@
+"""What a server does for running jobs in either deployment: a thread that kills workers which hang, and requeues what they ran."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+from ..errors import HeadscopeError
+from .job_database import JobDatabase
+
+logger = logging.getLogger("headscope.jobs")
+
+TICK_SECONDS = 1.0
+# A worker without a heartbeat for this long (s) is lost.
+STALE_SECONDS = 15.0
+# A gap (s) between two ticks, on the clock of the database, after which workers have STALE_SECONDS again: the machine slept, or its clock was set.
+GAP_SECONDS = 5.0
+# How often old jobs are removed, in s.
+TRIM_SECONDS = 60.0
+
+
+class Supervisor(ABC):
+    """A thread that looks after the jobs of the worker `name` (None: of all workers) every second, and at once when woken. Its actions are idempotent.
+
+    `prepare` is called once the database is available, and raises HeadscopeError if it cannot be used. `discard_ended` removes what lost runs left.
+    """
+
+    def __init__(
+        self,
+        database: JobDatabase,
+        name: str | None = None,
+        *,
+        job_seconds: float,
+        cancel_seconds: float,
+        prepare: Callable[[], None] = lambda: None,
+        discard_ended: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._database, self._name = database, name
+        self._job_seconds, self._cancel_seconds = job_seconds, cancel_seconds
+        self._prepare, self._discard_ended = prepare, discard_ended
+        self._wake, self._stopping = threading.Event(), threading.Event()
+        self._connected, self._reported = False, ""
+        self._ticked = self._since = 0.0  # on the clock of the database
+        self._next_tick = self._next_trim = 0.0
+        self._thread = threading.Thread(target=self._run, name="supervisor", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Have new jobs run now."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Stop the thread."""
+        self._stopping.set()
+        self._wake.set()
+        self._thread.join(timeout=10)
+
+    def alive(self) -> bool:
+        """Return whether jobs can run."""
+        return self._thread.is_alive() and self._connected
+
+    def depths(self) -> dict[str, int]:
+        """Return the number of messages that wait for workers of each device class."""
+        return {}
+
+    @abstractmethod
+    def _dispatch(self, *, due: bool) -> None:
+        """Hand queued jobs to workers. `due`: a second has passed since the last tick."""
+
+    @abstractmethod
+    def _kill(self, worker: str) -> None:
+        """Kill the process that runs the jobs of a worker; another one is started."""
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            self._wake.clear()
+            try:
+                if not self._connected:
+                    self._prepare()
+                due = time.monotonic() >= self._next_tick
+                if due:
+                    self._next_tick = time.monotonic() + TICK_SECONDS
+                    self._reconcile()
+                self._dispatch(due=due)
+                if due:
+                    self._discard_ended()
+                self._note(None)
+            except HeadscopeError as error:
+                self._note(error)
+            except Exception:  # this thread must survive any error
+                logger.exception("supervisor")
+            self._wake.wait(TICK_SECONDS)
+
+    def _note(self, error: HeadscopeError | None) -> None:
+        """Note whether the database is available."""
+        if error is None and self._reported:
+            logger.info("connected to the database")
+        if error is not None and str(error) != self._reported:
+            logger.warning("jobs keep waiting: %s", error)
+        if error is not None:
+            self._ticked = 0.0
+        self._connected, self._reported = error is None, str(error or "")
+
+    def _reconcile(self) -> None:
+        """Kill workers that do not stop cancelled runs, or are lost; requeue the jobs of these."""
+        for run in self._database.unreleased(self._cancel_seconds, self._name):
+            self._kill(run.worker)
+            self._database.finish(run.id, run.run, "cancelled")  # releases the run on behalf of its worker
+        now = self._database.now()
+        self._since = now if now - self._ticked > GAP_SECONDS else self._since
+        self._ticked = now
+        lost = self._database.expired(STALE_SECONDS, self._name) if now - self._since > STALE_SECONDS else []
+        for worker in {job.worker for job in lost}:
+            self._kill(worker)
+        self._database.settle(lost, self._job_seconds)
+        if time.monotonic() > self._next_trim:
+            self._next_trim = time.monotonic() + TRIM_SECONDS
+            self._database.trim()
