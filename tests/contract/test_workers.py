@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from celery.exceptions import SoftTimeLimitExceeded
 
 from headscope.jobs import Job, JobDatabase, Problem, Worker
-from headscope.jobs.celery import application
-from headscope.jobs.cluster_worker import ClusterWorkerProcess
-from headscope.jobs.outbox import Outbox
+from headscope.jobs.worker_process import WorkerProcess
 from tests.contract.job_databases import IDS, PROBLEM, Open, accept, claimed, running, status, the, work
-from tests.support.compose import Redis
 from tests.support.metrics import counted
 from tests.support.server import eventually
 
@@ -177,30 +172,42 @@ class Interrupted:
     """An engine whose job the time limit interrupts while it loads a model, and which reports that as a damaged file."""
 
     warm: frozenset[str] = frozenset()
-    most_tokens = 0
+    most_tokens = 100
+
+    def __init__(self) -> None:
+        self.passes: list[list[str]] = []
 
     def prewarm(self) -> None:
         """Load nothing."""
 
     def run(self, jobs: Sequence[Job], _: object) -> dict[str, Problem | None]:
+        self.passes.append([job.id for job in jobs])
         try:
-            os.kill(os.getpid(), signal.SIGUSR1)  # as Celery does at its soft limit
             time.sleep(10)
-        except SoftTimeLimitExceeded:
+        except Exception:  # noqa: BLE001  # as libraries do
             return {job.id: PROBLEM for job in jobs}
         raise AssertionError("not interrupted")
 
 
-def test_a_job_out_of_time_is_told_so(broker: Redis, database: JobDatabase) -> None:
-    """The job fails as timed out, whatever the engine reported, and even if it ended right at the limit."""
-    (job,) = accept(database, 0)
-    outbox = Outbox(database, application(broker.url, job_seconds=LONG), broker.url)
-    process = ClusterWorkerProcess(ONE, database, Interrupted, outbox, lambda: None, job_seconds=LONG)
-    process._engine = Interrupted()
-    before = signal.getsignal(signal.SIGUSR1)
-    try:
-        process.work(job.task)
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-    ended = the(database, IDS[0])
-    assert (ended.status, ended.error and ended.error["code"]) == ("failed", "timed-out")
+@pytest.fixture
+def keep_alarm() -> Iterator[None]:
+    """Restore the alarm of pytest-timeout, which the time limit of jobs replaces."""
+    handler, (left, interval) = signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_REAL)
+    yield
+    signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, left, interval)
+
+
+@pytest.mark.usefixtures("keep_alarm")
+def test_a_job_out_of_time_is_told_so(database: JobDatabase) -> None:
+    """The job fails as timed out, whatever the engine reported. Jobs that shared a pass run again alone, each with the whole time."""
+    database.enqueue(work(0, 1, recipe="r", tokens=10))
+    engine = Interrupted()
+    process = WorkerProcess(ONE, database, lambda: engine, job_seconds=0.2)
+    process._engine, process._starting = engine, False
+    while process.run_next():
+        pass
+    assert engine.passes == [IDS[:2], IDS[:1], IDS[1:2]]
+    for id_ in IDS[:2]:
+        ended = the(database, id_)
+        assert (ended.status, ended.error and ended.error["code"], ended.attempts) == ("failed", "timed-out", 2)

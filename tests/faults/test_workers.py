@@ -94,16 +94,17 @@ def test_poison_job_fails_after_three_workers(shared: Server) -> None:
 def test_failed_job_can_be_sent_again(new_server: Start) -> None:
     """A job beyond its time limit fails with timed-out and is not retried, and the server continues."""
     server = new_server(job_seconds=0.3)
-    long = {**SLOW, "text": SLOW["text"] * 4, "lenses": ["effective-simplex"], "max_tokens": 1000}
-    document = server.ended(server.submit(**long))
+    document = server.ended(server.submit(**SLOW))
     assert (document["status"], document["error"]["code"], document["attempts"]) == ("failed", "timed-out", 1)
-    assert server.submit(**long) == document["id"]
+    child = server.child()
+    assert server.submit(**SLOW) == document["id"]
     assert server.ended(document["id"])["error"]["code"] == "timed-out"
+    assert server.child() == child
     accounted(server, 1)
 
 
 def test_server_stopped_mid_job(shared: Server) -> None:
-    """After a kill or a stop, running and queued jobs are done by the next start, stored results remain, and the worker has exited."""
+    """After a kill or a stop, running and queued jobs are done by the next start, stored results remain, and the worker has exited, even one that stood still."""
     server, jobs = shared, jobs_by_status(shared).total()
     for number, how in enumerate((signal.SIGKILL, signal.SIGTERM)):
         before = server.analyse(**{**QUICK, "text": f"Stored before stop {number}."})
@@ -111,6 +112,7 @@ def test_server_stopped_mid_job(shared: Server) -> None:
         waiting = server.submit(**{**QUICK, "text": f"Waits during stop {number}."})
         server.forward(slow)
         child = server.child()
+        child.suspend()
         server.kill(how)
         eventually(lambda child=child: gone(child), "the orphan's end")
         server.start()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 from multiprocessing import forkserver
@@ -14,7 +15,17 @@ import psutil
 import pytest
 
 from headscope.database import Database
-from headscope.jobs import Embedded, Job, JobDatabase, Problem, ProgressReporter, Work, Worker, supervisor
+from headscope.jobs import (
+    Embedded,
+    Job,
+    JobDatabase,
+    Problem,
+    ProgressReporter,
+    Work,
+    Worker,
+    supervisor,
+    worker_process,
+)
 from headscope.jobs.announcements import Announce
 from headscope.jobs.worker_process import WorkerProcess
 from tests.contract.job_databases import prepare, status, the
@@ -42,7 +53,8 @@ class Engine:
 
 
 def make_process(path: Path, name: str, announce: Announce) -> WorkerProcess:
-    """Return a worker process that runs nothing."""
+    """Return a worker process that runs nothing, with a fast heartbeat."""
+    worker_process.HEARTBEAT_SECONDS = 0.1
     return WorkerProcess(Worker(name), JobDatabase(Database(path), announce), partial(Engine, path), job_seconds=60)
 
 
@@ -99,11 +111,14 @@ def test_a_child_that_stands_still_keeps_no_lock(
 def test_an_idle_child_that_stands_still(
     embedded: Embedded, database: JobDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is replaced, so that the next job is done."""
+    """It writes nothing; it is replaced once it does not run the next job."""
     monkeypatch.setattr(supervisor, "STALE_SECONDS", 4.0)
     embedded.start()
     submit(embedded, database, "a")
     eventually(lambda: status(database, "a") == "done", "the first job")
+    before = database.workers()
+    time.sleep(0.5)
+    assert database.workers() == before
     child(embedded).suspend()
     submit(embedded, database, "b")
     eventually(lambda: status(database, "b") == "done", "the next job")

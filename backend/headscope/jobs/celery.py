@@ -28,13 +28,12 @@ from .job import Worker
 from .job_database import JobDatabase
 from .outbox import TASK
 from .sending import queues_of
+from .worker_process import GRACE_SECONDS
 
 logger = logging.getLogger("headscope.jobs")
 
 # A child that is not ready after this long (s) is replaced; it loads the default model first.
 START_SECONDS = 300.0
-# Time between the soft and the hard limit of a job, in s.
-GRACE_SECONDS = 10.0
 # How long after the hard time limit of a job a message is redelivered, in s.
 VISIBLE_SECONDS = 60.0
 # A stopping worker lets its job run for this long (s); then another worker restarts it. Docker allows 10 s.
@@ -44,7 +43,7 @@ RETRY_SECONDS = 10
 
 
 def application(url: str, *, job_seconds: float, child_bytes: int = 0) -> Celery:
-    """Return the application. A job may take `job_seconds`; a child process larger than `child_bytes` (0: no limit) is replaced after its job."""
+    """Return the application. A child process that does not end a job after `job_seconds` is killed; one larger than `child_bytes` (0: no limit) is replaced."""
     app = Celery("headscope", broker=_kombu(url), set_as_current=False)
     hard = job_seconds + GRACE_SECONDS
     app.conf.update(
@@ -53,7 +52,6 @@ def application(url: str, *, job_seconds: float, child_bytes: int = 0) -> Celery
         task_ignore_result=True,
         task_acks_late=True,
         task_reject_on_worker_lost=True,
-        task_soft_time_limit=job_seconds,
         task_time_limit=hard,
         worker_pool="prefork",
         worker_concurrency=1,

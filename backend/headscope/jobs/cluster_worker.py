@@ -10,8 +10,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
-from celery.exceptions import SoftTimeLimitExceeded
-
 from ..errors import HeadscopeError
 from . import metrics
 from .engine import Engine
@@ -44,7 +42,7 @@ class ClusterWorkerProcess(WorkerProcess):
         *,
         job_seconds: float,
     ) -> None:
-        super().__init__(worker, database, make_engine, job_seconds=job_seconds)
+        super().__init__(worker, database, make_engine, job_seconds=job_seconds, idle_heartbeats=True)
         self._outbox, self._discard_ended = outbox, discard_ended
         self._queues = queues_of(worker)
         self._idle_since, self._missed = float("inf"), 0  # infinite until it is ready
@@ -65,8 +63,7 @@ class ClusterWorkerProcess(WorkerProcess):
     def work(self, task: str) -> None:
         """Claim and run the jobs of a task that are still queued, PASSES at most. Raises DatabaseUnavailable."""
         self._worker = replace(self._worker, task=task)
-        self._idle_since, self._late = float("inf"), False
-        signal.signal(signal.SIGUSR1, self._interrupt)
+        self._idle_since = float("inf")
         try:
             self._work(task)
         finally:
@@ -82,11 +79,6 @@ class ClusterWorkerProcess(WorkerProcess):
         self._write_ends()
         with suppress(*BROKER_AWAY):
             self._outbox.refill(self._queues)
-
-    def _interrupt(self, *_: object) -> None:
-        """Raise SoftTimeLimitExceeded at Celery's soft limit, and remember it: the interrupted code may report another error."""
-        self._late = True
-        raise SoftTimeLimitExceeded
 
     def _after_heartbeat(self) -> None:
         """Remove what lost runs left. Kill the parent if it has received no message for long although some are queued; it is restarted."""

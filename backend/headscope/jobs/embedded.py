@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -18,7 +21,7 @@ from . import metrics, supervisor
 from .announcements import Announce
 from .job_database import JobDatabase
 from .supervisor import Supervisor
-from .worker_process import WorkerProcess
+from .worker_process import GRACE_SECONDS, WorkerProcess
 
 logger = logging.getLogger("headscope.jobs")
 
@@ -26,6 +29,7 @@ logger = logging.getLogger("headscope.jobs")
 IDLE_SECONDS = 1.0
 # A child is forked from a process that imports its modules once, so replacing one takes milliseconds instead of the seconds that torch needs.
 CONTEXT = multiprocessing.get_context("forkserver")
+PR_SET_PDEATHSIG = 1  # of Linux: the signal that a process gets when its parent ends
 
 
 class Embedded(Supervisor):
@@ -52,7 +56,7 @@ class Embedded(Supervisor):
         self._make_process, self._modules, self._announce = make_process, modules, announce
         self._prewarm = prewarm
         self._running: dict[int, float] = {}  # runs, and since when
-        self._started = 0.0  # when the child was, on the clock of the database
+        self._idle = 0.0  # when the child had nothing to do for the last time, on the clock of the database
         self._child: _Child | None = None
 
     def start(self) -> None:
@@ -84,16 +88,18 @@ class Embedded(Supervisor):
             arguments = (self._make_process, self._own, self._downloads, self._prewarm)
             with suppress(ConnectionError, EOFError):  # the process that forks has just ended; the next tick starts one
                 self._child = _Child(arguments, self._announce, self._wake.set)
-                self._started, self._prewarm = self._database.now(), False
+                self._idle, self._prewarm = self._database.now(), False
 
     def _is_stuck(self) -> bool:
-        """Return whether the child has sent no heartbeat for long, or a run takes too long: the time that this machine has slept does not count."""
+        """Return whether the child is busy and silent for long, or has not ended a run at its time limit: the time that this machine slept does not count."""
+        runs, now = [job.run for job in self._database.expired(name=self._own)], self._database.now()
+        if not runs and not self._database.has_queued(downloads=self._downloads):
+            self._idle = now
         seen = [state.seen for state in self._database.workers() if state.worker.name == self._own]
-        silent = self._database.now() - max(self._started, self._since, *seen) > supervisor.STALE_SECONDS
-        now = time.monotonic()
-        runs = [job.run for job in self._database.expired(name=self._own)]
-        self._running = {run: self._running.get(run, now) for run in runs}
-        return silent or any(now - since > self._job_seconds for since in self._running.values())
+        silent = now - max(self._idle, self._since, *seen) > supervisor.STALE_SECONDS
+        ticks = time.monotonic()
+        self._running = {run: self._running.get(run, ticks) for run in runs}
+        return silent or any(ticks - since > self._job_seconds + GRACE_SECONDS for since in self._running.values())
 
     def _kill(self, worker: str) -> None:
         if self._child:
@@ -146,7 +152,7 @@ def _run_child(
     prewarm: bool,
 ) -> None:
     """Run jobs in a new child, until its parent ends."""
-    threading.Thread(target=_exit_with_parent, name="follow-parent", daemon=True).start()
+    _end_with_parent()
     metrics.send_to(counts)
     os.set_blocking(pipe.fileno(), False)
 
@@ -172,7 +178,17 @@ def _run_child(
                 pipe.recv()
 
 
-def _exit_with_parent() -> None:
+def _end_with_parent() -> None:
+    """End this process with the server, on Linux even if it stands still, perhaps in the middle of a write."""
+    threading.Thread(target=_follow_parent, name="follow-parent", daemon=True).start()
+    # The process that forked this one ends once the server and all children have closed this pipe; these must not wait for each other.
+    alive = getattr(getattr(forkserver, "_forkserver", None), "_forkserver_alive_fd", None)
+    if alive is not None and sys.platform == "linux":
+        os.close(alive)
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _follow_parent() -> None:
     server = multiprocessing.parent_process()
     if server is not None:
         server.join()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -21,10 +23,19 @@ logger = logging.getLogger("headscope.jobs")
 
 # Interval of heartbeats, in s.
 HEARTBEAT_SECONDS = 3.0
+# A process that is still busy this long (s) after the time limit of a job is killed.
+GRACE_SECONDS = 10.0
+
+
+class _OutOfTime(Exception):
+    """A job has reached its time limit."""
 
 
 class WorkerProcess:
-    """Claims jobs from the database, runs them with an engine, and writes their ends; reports progress and sends heartbeats meanwhile."""
+    """Claims jobs from the database, runs them with an engine, and writes their ends; reports progress and sends heartbeats meanwhile.
+
+    Jobs run in the main thread, where a timer interrupts them after `job_seconds`. With `idle_heartbeats`, servers know a worker that runs no job, too.
+    """
 
     def __init__(
         self,
@@ -33,6 +44,7 @@ class WorkerProcess:
         make_engine: Callable[[], Engine],
         *,
         job_seconds: float,
+        idle_heartbeats: bool = False,
     ) -> None:
         self._worker, self._database = replace(worker, pid=os.getpid()), database
         self._make_engine, self._job_seconds = make_engine, job_seconds
@@ -41,7 +53,8 @@ class WorkerProcess:
         self._running: list[int] = []  # runs
         self._ends: list[End] = []  # of earlier runs, to be written with the next claim
         self._writing = threading.Lock()
-        self._late = False  # whether the time limit has interrupted this task
+        self._idle_heartbeats, self._starting = idle_heartbeats, True
+        self._late = False  # whether the time limit has interrupted the last jobs
 
     def start(self, *, prewarm: bool) -> None:
         """Send heartbeats from now on, and create the engine; with `prewarm` it loads the default model. Ignores Ctrl-C: the parent process ends this one."""
@@ -58,6 +71,7 @@ class WorkerProcess:
                 self._engine.prewarm()
             except Exception:  # the first job that needs the model reports the error
                 logger.exception("cannot load the default model")
+        self._starting = False
 
     def run_next(self, **which: Any) -> bool:
         """Run the next jobs that `which` selects, arguments of JobDatabase.claim; return False if there are none, and all ends are written."""
@@ -67,10 +81,13 @@ class WorkerProcess:
             del self._ends[: len(ends)]
             self._running = [job.run for job in jobs]
         try:
-            if jobs:
-                problems = self._run(jobs)
+            problems = self._run(jobs) if jobs else {}
+            if self._late and len(jobs) > 1:
+                for job in jobs:
+                    self._database.requeue(job.id, job.run, "The jobs of one pass took too long; trying again, alone.")
+            else:
                 self._ends += [outcome(job, problems[job.id]) for job in jobs]
-        finally:  # a time limit may interrupt anything: jobs without an end are queued again after the next heartbeat
+        finally:
             self._running = []
         return bool(jobs)
 
@@ -80,7 +97,8 @@ class WorkerProcess:
             raise RuntimeError("start() must be called first")
         self._reporter.begin({job.id: job.run for job in jobs})
         try:
-            problems = self._engine.run(jobs, self._reporter)
+            with self._time_limit():
+                problems = self._engine.run(jobs, self._reporter)
         except Exception:
             if not self._late:
                 logger.exception("job %s", ", ".join(job.id for job in jobs))
@@ -88,6 +106,22 @@ class WorkerProcess:
             problems = dict.fromkeys((job.id for job in jobs), failed)
         late = timed_out(self._job_seconds).problem()
         return {id_: problem and late for id_, problem in problems.items()} if self._late else problems
+
+    @contextmanager
+    def _time_limit(self) -> Iterator[None]:
+        """Raise _OutOfTime at the time limit, and note it: the interrupted code may report another error."""
+
+        def interrupt(*_: object) -> None:
+            self._late = True
+            raise _OutOfTime
+
+        self._late = False
+        signal.signal(signal.SIGALRM, interrupt)
+        signal.setitimer(signal.ITIMER_REAL, self._job_seconds if math.isfinite(self._job_seconds) else 0)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
 
     def _current(self) -> Worker:
         """Return the current state of the worker."""
@@ -102,13 +136,14 @@ class WorkerProcess:
                 del self._ends[: len(ends)]
 
     def _send_heartbeats(self) -> None:
-        """Send heartbeats as long as this process runs."""
+        """Send heartbeats as long as this process runs; without `idle_heartbeats`, only while it starts or runs jobs, so that an idle laptop writes nothing."""
         while True:
             try:
                 self._write_ends()
                 with self._writing:  # a claim is known before or after
                     held = [*self._running, *(end.run for end in self._ends)]
-                    self._database.heartbeat(self._current(), held)
+                    if held or self._starting or self._idle_heartbeats:
+                        self._database.heartbeat(self._current(), held)
                 self._after_heartbeat()
             except HeadscopeError:  # the next heartbeat retries
                 pass
