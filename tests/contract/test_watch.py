@@ -80,7 +80,7 @@ def test_who_waits_outlives_an_outage(database: JobDatabase) -> None:
         watcher = Watcher(asked)
         job = running(database)
         waiting = asyncio.create_task(_collect(watcher, IDS[0]))
-        await asyncio.to_thread(eventually, lambda: asked.calls["versions"], "questions")
+        await asyncio.to_thread(eventually, lambda: asked.calls["versions"] >= 3, "questions")
         asked.away = True
         database.finish(job.id, job.run, "done")
         asked.calls.clear()
