@@ -214,7 +214,7 @@ def test_no_room_for_the_record(small: Server) -> None:
     server = small
     stored = server.analyse(model="bert", text="Stored before.")["id"]
     before = read_map(server, stored)
-    running = server.submit(**{**SLOW, "max_tokens": 220})
+    running = server.submit(**{**SLOW, "max_tokens": 110})
     server.forward(running)
     process = psutil.Process(server.process.pid)
     process.rlimit(psutil.RLIMIT_FSIZE, (1, psutil.RLIM_INFINITY))
