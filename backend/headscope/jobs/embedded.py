@@ -173,9 +173,12 @@ def _run_child(
             reported = error.detail
         except Exception:  # the child must survive any error
             logger.exception("worker process")
-        if pipe.poll(IDLE_SECONDS):
-            while pipe.poll():
-                pipe.recv()
+        try:
+            if pipe.poll(IDLE_SECONDS):
+                while pipe.poll():
+                    pipe.recv()
+        except (EOFError, OSError):  # the server has ended
+            return
 
 
 def _end_with_parent() -> None:
