@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from headscope.analysis import memory, pipeline, row_reader
 from headscope.analysis.pipeline import AnalysisTask
 from headscope.analysis.request import AnalysisRequest
 from headscope.analysis.result import MemorySink, Result
-from headscope.core.attention import Layer
+from headscope.core.attention import Layer, ScoreTerms
 from headscope.core.factors import Factors, Whole
 from headscope.errors import NonFinite
 from headscope.lenses.base import RowLens
@@ -42,15 +42,16 @@ def rows(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     counts: list[int] = []
 
     class Counting(row_reader.RowwiseReader):
-        def read(self, tile: int) -> Iterator[tuple[str, torch.Tensor]]:
-            found = list(super().read(tile))
+        def read(self) -> dict[str, torch.Tensor]:
+            found = super().read()
             counts.append(len(found))
-            yield from found
+            return found
 
     monkeypatch.setattr("headscope.capture.batch.BLOCK_BYTES", 64)
     monkeypatch.setattr("headscope.capture.interface.BLOCK_BYTES", 64)
     monkeypatch.setattr("headscope.capture.interface.LONG", 1)
     monkeypatch.setattr("headscope.capture.deferred.ROW_BYTES", 4096)
+    monkeypatch.setattr("headscope.capture.deferred.FEWEST_ROWS", 1)
     monkeypatch.setattr("headscope.analysis.reader.RowwiseReader", Counting)
     return counts
 
@@ -108,6 +109,20 @@ def test_models(tiny: Model, rows: list[int], tokens: int) -> None:
     )
     assert rows
     assert set(rows) == {1}
+
+
+def test_threads(tiny: Model, rows: list[int]) -> None:
+    """Rows that are computed at the same time give the same, and torch keeps its threads."""
+    request, threads = {"token_ids": numbers(300)}, torch.get_num_threads()
+    one = analyse(tiny, **request)
+    torch.set_num_threads(3)
+    try:
+        several = analyse(tiny, **request)
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(threads)
+    same(several, one)
+    assert len(rows) >= 6
 
 
 def test_parts(tiny: Model, rows: list[int]) -> None:
@@ -171,15 +186,15 @@ def read_rows(lens: str, layer: Layer, size: int) -> tuple[RowLens, Array, Array
     reader = factoring.rows(layer, None)
     if reader is None:
         return None
-    empty = torch.zeros(1, layer.weights.shape[1], 0)
-    filled = replace(layer, query=empty, key=empty)
+    query, key = (torch.zeros(count, layer.weights.shape[1], 0) for count in (4, 2))
+    filled = replace(layer, query=query, key=key, terms=ScoreTerms(1.0))
     found, kept, low = torch.zeros_like(layer.weights), torch.zeros(layer.weights.shape[:2]), 0
     while low < layer.weights.shape[1]:
         step = reader.first if low < reader.first else size * reader.multiple
         queries = slice(low, min(low + step, layer.weights.shape[1]))
         seen = layer.keys.extent(queries, layer.weights.shape[2])
         part = filled.rows(queries, layer.weights[:, queries, :seen], layer.output[:, queries])
-        reading = reader.read(part, True, False)
+        reading = reader.read(part, True)[0]
         found[:, queries, :seen] = reading.map
         kept[:, queries] = reading.kept
         low = queries.stop
@@ -224,7 +239,7 @@ def test_thumbnails(queries: int, keys: int, tile: int, signed: bool, causal: bo
     for count in [*cuts, queries]:
         high = min(low + count, queries)
         if low < high:
-            pooled.add(maps[:, low:high, : high if causal else keys])
+            pooled.add(pooled.part(low, maps[:, low:high, : high if causal else keys]))
         low = high
     assert torch.equal(pooled.cells(), pool(maps, tile, signed))
 

@@ -20,14 +20,13 @@ from ..core.tokens import BatchTokens, Token
 from ..errors import HeadscopeError
 from ..lenses import LENSES
 from ..measures import MEASURES
-from ..measures.thumbnail import pool, quantise
+from ..measures.thumbnail import TILE, pool, quantise
 from ..settings import Keep
 from .memory import MemoryPlan, check_kept, check_whole
 from .request import AnalysisRequest
 from .result import MapSink, Result
 from .row_reader import RowwiseReader, row_lenses
 
-TILE = 32
 ROUNDING = 1e-5  # largest deviation of a row's sum from 1
 
 Progress = Callable[[float, str, str], None]
@@ -154,7 +153,7 @@ class Reader:
         if lenses is None:
             return None
         rows = RowwiseReader(batch, lenses, self._measures, self._shown, self._kept)
-        pooled = dict(rows.read(TILE))
+        pooled = rows.read()
         factors = rows.factors()
         if not all(self._plan.prefers(one.nbytes) for heads in factors.values() for one in heads):
             return None

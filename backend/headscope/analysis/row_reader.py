@@ -16,7 +16,7 @@ from ..lenses import LENSES
 from ..lenses.base import RowLens
 from ..measures import MEASURES
 from ..measures.base import ByRows, Measure
-from ..measures.thumbnail import RowPool
+from ..measures.thumbnail import TILE, RowPool
 
 
 @dataclass
@@ -38,6 +38,16 @@ class _RowMeasure:
         return statistics if combine is None else combine(layer, facts, statistics, self.params)
 
 
+@dataclass(frozen=True)
+class _RowResults:
+    """What is computed of some rows: parts of the thumbnails and factors by lens, seconds by lens, and statistics by measure."""
+
+    pooled: dict[str, Any]
+    parts: dict[str, Any]
+    seconds: dict[str, float]
+    statistics: list[torch.Tensor]
+
+
 class RowwiseReader:
     """Reads the heads of one batch with deferred weights. `shown` are the lenses with thumbnails, `kept` those of which factors are kept."""
 
@@ -49,39 +59,50 @@ class RowwiseReader:
         shown: Collection[str],
         kept: Collection[str],
     ) -> None:
-        self._batch, self._lenses, self._kept = batch, lenses, kept
+        self._batch, self._lenses = batch, lenses
         self._measures = [
             _RowMeasure(MEASURES[name], lens, params)
             for name, params in measures.items()
             for lens in MEASURES[name].lenses
             if MEASURES[name].of == "heads" and lens in lenses
         ]
-        self._shown = [name for name in lenses if name in shown]
         self._mapped = {*shown, *(one.lens for one in self._measures if one.by_rows.reads_map)}
-        self.facts: dict[str, Reading] = {}
+        self._pools = {name: self._pool(name) for name in lenses if name in shown}
+        self._parts: dict[str, list[Any]] = {name: [] for name in lenses if name in kept}
         self.seconds = dict.fromkeys(lenses, 0.0)
+        self.facts: dict[str, Reading] = {}
 
-    def read(self, tile: int) -> Iterator[tuple[str, torch.Tensor]]:
-        """Read all rows and yield the thumbnails by lens, [H, t, t'] each."""
+    def _pool(self, lens: str) -> RowPool:
         layer = self._batch.layer
-        sides = len(layer.heads), layer.output.shape[1], layer.values.shape[1]
-        pools = {name: RowPool(*sides, tile, LENSES[name].signed) for name in self._shown}
-        first, multiple = (max(getattr(lens, name) for lens in self._lenses.values()) for name in ("first", "multiple"))
-        for rows in self._batch.rows(first, multiple):
-            readings = {name: self._apply(name, rows) for name in self._lenses}
-            for one in self._measures:
-                one.statistics.append(one.by_rows.statistics(rows, one.lens, readings, one.params))
-            for name, pool in pools.items():
-                pool.add(readings[name].map)
-        self.facts = {name: lens.facts() for name, lens in self._lenses.items()}
-        for name, pool in pools.items():
-            yield name, pool.cells()
+        return RowPool(len(layer.heads), layer.output.shape[1], layer.values.shape[1], TILE, LENSES[lens].signed)
 
-    def _apply(self, name: str, rows: Layer) -> Reading:
-        started = time.perf_counter()
-        reading = self._lenses[name].read(rows, name in self._mapped, name in self._kept)
-        self.seconds[name] += time.perf_counter() - started
-        return reading
+    def read(self) -> dict[str, torch.Tensor]:
+        """Read all rows and return the thumbnails by lens, [H, t, t'] each."""
+        first, multiple = (max(getattr(lens, name) for lens in self._lenses.values()) for name in ("first", "multiple"))
+        for found in self._batch.each(self._compute, first, multiple):
+            for name, part in found.pooled.items():
+                self._pools[name].add(part)
+            for name, parts in self._parts.items():
+                parts.append(found.parts[name])
+            for name, spent in found.seconds.items():
+                self.seconds[name] += spent
+            for one, statistics in zip(self._measures, found.statistics, strict=True):
+                one.statistics.append(statistics)
+        self.facts = {name: lens.facts() for name, lens in self._lenses.items()}
+        return {name: pool.cells() for name, pool in self._pools.items()}
+
+    def _compute(self, rows: Layer) -> _RowResults:
+        """Compute everything about some rows."""
+        readings, found = {}, _RowResults({}, {}, {}, [])
+        for name, lens in self._lenses.items():
+            started = time.perf_counter()
+            readings[name], found.parts[name] = lens.read(rows, name in self._mapped)
+            found.seconds[name] = time.perf_counter() - started
+        for one in self._measures:
+            found.statistics.append(one.by_rows.statistics(rows, one.lens, readings, one.params))
+        for name, pool in self._pools.items():
+            found.pooled[name] = pool.part(rows.keys.first, readings[name].map)
+        return found
 
     def values(self) -> Iterator[tuple[str, str, torch.Tensor]]:
         """Yield measure, lens and values, once all rows have been read."""
@@ -91,7 +112,7 @@ class RowwiseReader:
     def factors(self) -> dict[str, list[Factors]]:
         """Return the factors of each head by lens."""
         heads = range(len(self._batch.layer.heads))
-        found = {name: self._lenses[name].factors() for name in self._lenses if name in self._kept}
+        found = {name: self._lenses[name].factors(parts) for name, parts in self._parts.items()}
         return {name: [factors.head(head) for head in heads] for name, factors in found.items()}
 
 

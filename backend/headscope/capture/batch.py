@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -18,6 +18,7 @@ from .interface import AttentionCall
 from .recording import Recording, all_finite, not_finite, on_device
 from .sites import Site
 
+T = TypeVar("T")
 # Tensors of a Layer that each input has for itself; the others belong to the model.
 BY_INPUT = ("weights", "output", "gate", "query", "key", "values", "projection_factors")
 
@@ -58,11 +59,10 @@ class Batch:
         layer, first = self.layer.select(heads), self.first.select(heads)
         return None if layer is None or first is None else replace(self, layer=layer, first=first)
 
-    def rows(self, first: int = 0, multiple: int = 1) -> Iterator[Layer]:
-        """Yield the heads with some queries after others, as DeferredWeights.rows does."""
+    def each(self, work: Callable[[Layer], T], first: int = 0, multiple: int = 1) -> Iterator[T]:
+        """Yield what `work` makes of some queries after others, as DeferredWeights.each does."""
         heads = frozenset(self.layer.heads)
-        for rows in required(self.deferred).rows(first, multiple):
-            yield required(rows.select(heads))
+        return required(self.deferred).each(lambda rows: work(required(rows.select(heads))), first, multiple)
 
     def whole(self) -> Batch:
         """Return the batch with all weights."""

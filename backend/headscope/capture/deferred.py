@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -11,11 +13,14 @@ from torch import Tensor
 from ..core.attention import Layer
 from ..mechanisms.base import Pass, Scores
 from .interface import Mask
+from .parallel import each
 from .recording import all_finite, not_finite
 from .sites import Site
 
 # Weights of the queries that are computed at once: they stay in the processor's cache while they are read.
 ROW_BYTES = 1024 * 1024
+FEWEST_ROWS = 32  # products of fewer rows with all keys are slow
+T = TypeVar("T")
 
 
 class DeferredWeights:
@@ -29,19 +34,24 @@ class DeferredWeights:
         self._site, self._layer, self._scores, self._values, self._mask = site, layer, scores, values, mask
         self._started = False
 
-    def rows(self, first: int = 0, multiple: int = 1) -> Iterator[Layer]:
-        """Yield the heads with some queries after others: at once the first ones, if there must be any, and later a multiple of queries.
+    def each(self, work: Callable[[Layer], T], first: int = 0, multiple: int = 1) -> Iterator[T]:
+        """Yield what `work` makes of the heads with some queries after others: at once the first ones, if there must be any, then a multiple of queries.
 
-        Raises NonFinite.
+        On a processor several are computed at a time, each in a thread. Raises NonFinite.
         """
         self._started = True
+        blocks = [slice(0, first)] if first else []
         heads, queries, _ = self._layer.output.shape
-        size = max(1, ROW_BYTES // (heads * self._values.shape[1] * 4) // multiple) * multiple
-        low = 0
-        while low < queries:
-            high = min(first if low < first else low + size, queries)
-            yield self._read(slice(low, high))
-            low = high
+        size = max(1, self._size(heads) // multiple) * multiple
+        blocks += [slice(low, min(low + size, queries)) for low in range(first, queries, size)]
+        if self._layer.output.device.type != "cpu":
+            yield from (work(self._read(block)) for block in blocks)
+        else:
+            yield from each(lambda block: work(self._read(block)), blocks)
+
+    def _size(self, heads: int) -> int:
+        """Return how many queries are computed at once."""
+        return max(FEWEST_ROWS // heads, ROW_BYTES // (heads * self._values.shape[1] * 4))
 
     def whole(self) -> Layer:
         """Return the heads with all of their weights [H, Q, K]. Raises NonFinite."""
@@ -55,8 +65,7 @@ class DeferredWeights:
     def finish(self) -> None:
         """Compute the output if nothing has been read. Raises NonFinite."""
         if not self._started:
-            for _ in self.rows():
-                pass
+            deque(self.each(lambda rows: None), maxlen=0)
 
     def _read(self, queries: slice) -> Layer:
         seen = self._layer.keys.extent(queries, self._values.shape[1])

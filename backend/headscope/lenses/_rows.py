@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,21 +21,19 @@ class WeightRows:
     first, multiple = 0, 1
 
     def __init__(self, layer: Layer) -> None:
-        self._layer, self._sums = layer, list[Tensor]()
+        self._layer = layer
 
-    def read(self, rows: Layer, with_map: bool, keep: bool) -> Reading:
-        """Return the weights; their map is there anyway."""
-        if keep and rows.terms is not None:
-            self._sums.append(log_sums(rows, rows.terms))
-        return Reading(rows.weights)
+    def read(self, rows: Layer, with_map: bool) -> tuple[Reading, Tensor]:
+        """Return the weights, and the logarithms of their sums."""
+        return Reading(rows.weights), log_sums(rows, required(rows.terms))
 
     def facts(self) -> Reading:
         """Return an empty reading: a lens that changes nothing has no facts."""
         return Reading(self._layer.weights)
 
-    def factors(self) -> WeightFactors:
+    def factors(self, parts: Sequence[Tensor]) -> WeightFactors:
         """Return the factors of the weights."""
-        return weight_factors_of(self._layer, torch.cat(self._sums, 1).cpu().numpy())
+        return weight_factors_of(self._layer, torch.cat(list(parts), 1).cpu().numpy())
 
 
 class EffectiveRows:
@@ -46,24 +45,21 @@ class EffectiveRows:
         V = layer.values.double()
         self._layer = layer
         self._basis = Basis.of(V, factorise(gram_matrix(V)), layer.epsilon, layer.values.dtype)
-        self._coordinates: list[Tensor] = []
 
-    def read(self, rows: Layer, with_map: bool, keep: bool) -> Reading:
-        """Return the projected rows, and the share of each that is kept."""
+    def read(self, rows: Layer, with_map: bool) -> tuple[Reading, Tensor]:
+        """Return the projected rows with the share of each that is kept, and their coordinates."""
         found = self._basis.coordinates(rows.weights, rows.output)
-        if keep:
-            self._coordinates.append(found)
         projected = self._basis.map(found) if with_map else rows.weights.new_empty(0)
-        return Reading(projected, signed=True, kept=kept_share(found, rows.weights))
+        return Reading(projected, signed=True, kept=kept_share(found, rows.weights)), found
 
     def facts(self) -> Reading:
         """Return rank, condition and leverage."""
         return self._basis.facts(len(self._layer.heads))
 
-    def factors(self) -> Factors:
+    def factors(self, parts: Sequence[Tensor]) -> Factors:
         """Return the factors of the projected maps."""
-        span = Span(torch.cat(self._coordinates, 1), self._basis.basis)
-        return projection_factors(span, span.coefficients[:, :0, :0])
+        coordinates = torch.cat(list(parts), 1)
+        return projection_factors(Span(coordinates, self._basis.basis), coordinates[:, :0, :0])
 
 
 class CausalRows:
@@ -74,31 +70,26 @@ class CausalRows:
     def __init__(self, layer: Layer) -> None:
         self._layer, self._V = layer, layer.values.double()
         self._rows = PrefixRows(self._V, layer.values.dtype, layer.epsilon)
-        self._solved: list[Tensor] = []
-        self._begun: Tensor | None = None
         self.first = self._rows.start
 
-    def read(self, rows: Layer, with_map: bool, keep: bool) -> Reading:
-        """Return the projected rows, and the share of each that is kept: first the `first` ones, then the others."""
-        if self._begun is None:
-            self._begun, kept = torch.empty_like(rows.weights), rows.weights.new_ones(rows.weights.shape[:2])
-            self._rows.project_first(rows.weights, self._begun, kept)
-            return Reading(self._begun, signed=True, kept=kept)
-        solved, kept = self._rows.solve(rows.weights, rows.output, rows.keys.first)
-        if keep:
-            self._solved.append(solved)
-        projected = self._rows.map(solved, rows.keys.first) if with_map else rows.weights.new_empty(0)
-        return Reading(projected, signed=True, kept=kept)
+    def read(self, rows: Layer, with_map: bool) -> tuple[Reading, Tensor]:
+        """Return the projected rows with the share of each that is kept, and their coefficients; of the `first` ones the rows themselves."""
+        begin = rows.keys.first
+        if begin < self.first:
+            projected, kept = torch.empty_like(rows.weights), rows.weights.new_ones(rows.weights.shape[:2])
+            self._rows.project_first(rows.weights, projected, kept)
+            return Reading(projected, signed=True, kept=kept), projected
+        solved, kept = self._rows.solve(rows.weights, rows.output, begin)
+        projected = self._rows.map(solved, begin) if with_map else rows.weights.new_empty(0)
+        return Reading(projected, signed=True, kept=kept), solved
 
     def facts(self) -> Reading:
         """Return rank, condition and leverage of all values."""
         return facts_of(self._V, self._rows.factor, self._layer.epsilon, self._layer.output)
 
-    def factors(self) -> Factors:
+    def factors(self, parts: Sequence[Tensor]) -> Factors:
         """Return the factors of the projected maps."""
-        assert self._begun is not None  # noqa: S101 - rows have been read before
-        span = Span(torch.cat(self._solved, 1), self._rows.basis, causal=True)
-        return projection_factors(span, self._begun)
+        return projection_factors(Span(torch.cat(list(parts[1:]), 1), self._rows.basis, causal=True), parts[0])
 
 
 class NullRows:
@@ -108,21 +99,21 @@ class NullRows:
         self._effective, self._weights = effective, WeightRows(layer)
         self.first, self.multiple = effective.first, effective.multiple
 
-    def read(self, rows: Layer, with_map: bool, keep: bool) -> Reading:
-        """Return the weights minus the projected rows."""
-        self._weights.read(rows, with_map, keep)
-        found = self._effective.read(rows, with_map, keep)
+    def read(self, rows: Layer, with_map: bool) -> tuple[Reading, tuple[Tensor, Tensor]]:
+        """Return the weights minus the projected rows, and what the factors of both are made of."""
+        (_, sums), (found, solved) = self._weights.read(rows, with_map), self._effective.read(rows, with_map)
         projected = rows.weights - found.map if with_map else found.map
-        return Reading(projected, signed=True, kept=1 - required(found.kept))
+        return Reading(projected, signed=True, kept=1 - required(found.kept)), (sums, solved)
 
     def facts(self) -> Reading:
         """Return rank and condition of the values, and what is left of the leverage."""
         found = self._effective.facts()
         return replace(found, identical=None, leverage=1 - required(found.leverage))
 
-    def factors(self) -> Factors:
+    def factors(self, parts: Sequence[tuple[Tensor, Tensor]]) -> Factors:
         """Return the factors of both maps."""
-        return Remainder(self._weights.factors(), self._effective.factors())
+        sums, solved = ([part[place] for part in parts] for place in (0, 1))
+        return Remainder(self._weights.factors(sums), self._effective.factors(solved))
 
 
 def weight_rows(layer: Layer, params: Any) -> WeightRows | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -13,19 +13,19 @@ from ..core.lazy import Tensor
 
 
 class RowLens(Protocol):
-    """A lens on some heads of a layer, which reads their rows in order: at once the `first` ones, if there are any, then any multiple of rows."""
+    """A lens on some heads of a layer, which reads their rows: at once the `first` ones, if there are any, and the others in parts of a multiple of rows."""
 
     first: int
     multiple: int
 
-    def read(self, rows: Layer, with_map: bool, keep: bool) -> Reading:
-        """Return what it reads of some rows: the kept share [H, R], and the map [H, R, K'] `with_map`. With `keep`, factors will be needed."""
+    def read(self, rows: Layer, with_map: bool) -> tuple[Reading, Any]:
+        """Return what it reads of some rows, the kept share [H, R] and `with_map` the map [H, R, K'], and what their factors are made of. May run in any thread."""
 
     def facts(self) -> Reading:
         """Return what it knows about the heads themselves, without a map."""
 
-    def factors(self) -> Factors:
-        """Return the factors of the maps, once all rows have been read."""
+    def factors(self, parts: Sequence[Any]) -> Factors:
+        """Return the factors of the maps, made of what `read` returned of all rows, in order."""
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,9 @@ from collections.abc import Callable
 
 from ..core.lazy import Tensor, torch
 
+# Cells per side of the thumbnails of an analysis.
+TILE = 32
+
 
 def pool(maps: Tensor, tile: int, signed: bool) -> Tensor:
     """Reduce maps to at most tile × tile cells, each the entry of largest magnitude. [H, Q, K] -> [H, min(tile, Q), min(tile, K)].
@@ -30,32 +33,41 @@ def _bands(maps: Tensor, axis: int, tile: int) -> Tensor:
     return maps.view(*maps.shape[:axis], cells, width, *maps.shape[axis + 1 :])
 
 
+# A cell along the queries, with the largest and the smallest entry of each key there, [H, K'].
+_Extent = tuple[int, Tensor, Tensor | None]
+
+
 class RowPool:
-    """The same from maps that come row by row, in order; keys that are not there are 0."""
+    """The same from maps that come some rows after others; keys that are not there are 0."""
 
     def __init__(self, heads: int, queries: int, keys: int, tile: int, signed: bool) -> None:
         cells = min(tile, queries)
         self._width, self._tile, self._signed = -(-queries // cells), tile, signed
         self._starts = [cell * (queries - self._width) // max(1, cells - 1) for cell in range(cells)]
-        self._keys, self._seen = keys, 0
         self._high = torch.full((heads, cells, keys), -torch.inf)
         self._low = torch.full((heads, cells, keys), torch.inf) if signed else self._high
 
-    def add(self, rows: Tensor) -> None:
-        """Add the next rows [H, R, K'] of the maps; the rest of each is 0."""
-        first, keys = self._seen, rows.shape[2]
-        self._seen = last = first + rows.shape[1]
+    def part(self, first: int, rows: Tensor) -> list[_Extent]:
+        """Return the extents of the cells of some rows [H, R, K'] of the maps, from row `first` on; the rest of each row is 0."""
+        last, found = first + rows.shape[1], list[_Extent]()
         for cell, start in enumerate(self._starts):
             if start < last and first < start + self._width:
                 part = rows[:, max(0, start - first) : start + self._width - first]
-                self._extend(self._high[:, cell], part.amax(1), keys, torch.maximum)
-                if self._signed:
-                    self._extend(self._low[:, cell], part.amin(1), keys, torch.minimum)
+                found.append((cell, part.amax(1), part.amin(1) if self._signed else None))
+        return found
 
-    def _extend(self, bound: Tensor, found: Tensor, keys: int, further: Callable[..., Tensor]) -> None:
+    def add(self, part: list[_Extent]) -> None:
+        """Take in the extents of some rows."""
+        for cell, high, low in part:
+            self._extend(self._high[:, cell], high, torch.maximum)
+            if low is not None:
+                self._extend(self._low[:, cell], low, torch.minimum)
+
+    def _extend(self, bound: Tensor, found: Tensor, further: Callable[..., Tensor]) -> None:
         """Let a bound [H, K] take in what was found at the first keys, [H, K'], and the zeros at the others."""
+        keys = found.shape[1]
         further(bound[:, :keys], found, out=bound[:, :keys])
-        if keys < self._keys:
+        if keys < bound.shape[1]:
             further(bound[:, keys:], torch.zeros(()), out=bound[:, keys:])
 
     def cells(self) -> Tensor:
