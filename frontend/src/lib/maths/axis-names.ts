@@ -27,26 +27,24 @@ function makeOutlined(axis: Axis, { names, rank }: Outline): Axis {
 
 function outlineOf(tokens: readonly Token[], texts: readonly string[]): Outline {
   const words = wordAxis(tokens)
-  const names = Array.from(tokens, (_, i) => words.labels[words.of[i]])
-  const rank = Uint8Array.from(tokens, (_, i) => Number(words.start[words.of[i]] === i))
-  const { of } = sentencesOf(tokens, texts)
+  const labels = words.labels.map(withoutSpace)
+  const names = Array.from(tokens, (_, i) => labels[words.of[i]])
+  const rank = new Uint8Array(tokens.length)
+  for (const [word, start] of words.start.subarray(0, labels.length).entries())
+    if (/[\p{L}\p{N}]/u.test(labels[word])) rank[start] = 1
+  const { of, labels: sentences } = sentencesOf(tokens, texts)
   for (const [i, sentence] of of.entries()) {
-    if (sentence < 0 || sentence === of[i - 1] || rank[i] === 0) continue
-    rank[i] = 2
-    names[i] = beginning(words.labels, words.of[i])
+    if (sentence < 0 || sentence === of[i - 1]) continue
+    // A word may begin with the space before it, which belongs to the sentence before.
+    const word = words.of[i]
+    rank[words.start[word]] = 2
+    names[words.start[word]] = sentences[sentence].replace(/^\d+ /, '')
   }
   return { names, rank }
 }
 
-/** More characters have no room. */
-const LONGEST = 24
-
-/** A word and those after it. */
-function beginning(labels: readonly string[], word: number): string {
-  let text = labels[word]
-  for (let next = word + 1; next < labels.length && text.length < LONGEST; next++) text += ` ${labels[next]}`
-  return text
-}
+/** A word without the space before it. */
+const withoutSpace = (label: string) => label.replace(/^\u2423+(?=.)/, '')
 
 export interface AxisName {
   place: number

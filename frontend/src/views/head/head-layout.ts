@@ -44,6 +44,7 @@ interface HeadLayout {
 
 const CHARACTERS = 9
 const SENTENCE_CHARACTERS = 16
+const LONG_CHARACTERS = 13
 const GAP = 28
 /** Title and legend above a map, and its edge. */
 const AROUND = 30
@@ -71,8 +72,10 @@ const NARROW = 560
 /** In narrower columns the readout has two lines. */
 const ONE_LINE = 1100
 
-const charactersOf = ({ folded, long, width }: Room) =>
-  (folded || long) && width >= NARROW ? SENTENCE_CHARACTERS : CHARACTERS
+function charactersOf({ folded, long, width }: Room): number {
+  if (width < NARROW) return CHARACTERS
+  return folded ? SENTENCE_CHARACTERS : long ? LONG_CHARACTERS : CHARACTERS
+}
 
 /** Height of the readout below a map, with its margin. */
 export const readoutHeight = (width: number): number => (width < ONE_LINE ? 44 : 28)
