@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from playwright.sync_api import expect
+from safetensors.numpy import load
 
-from tests.browser.visit import Visit, address, another_picture, comes_to, picture
+from tests.browser.visit import Visit, address, another_picture, box, comes_to, picture
 from tests.support.server import Server
 
 MOST_NODES = 3000
@@ -198,3 +199,46 @@ def test_a_map_that_is_read_in_parts(visit: Visit, server: Server) -> None:
     expect(token).to_be_in_viewport()
     expect(token).to_have_attribute("title", re.compile("attention from .h. \\(#1600\\): "))
     assert visit.page.locator("[data-token]").count() < 1500
+
+
+def test_a_word_in_a_long_text(visit: Visit, server: Server) -> None:
+    """The wheel zooms, a line says what is visible and how sharp, bars are the sums of all queries, and a word that is found leads to what it attends to."""
+    letters = " ".join("mat" if i == 2000 else "abcdefgh"[i % 8] for i in range(2198))
+    visit.open(address(model="long", text=letters, head="1.1", view="map"))
+    page = visit.page
+    level = page.get_by_text("a cell is the largest of 3 \u00d7 3 entries", exact=False)
+    expect(level).to_contain_text("all 2200 tokens")
+    expect(level).to_contain_text("bars: what each key receives")
+    (sums,) = page.evaluate(MAPS.replace("/maps/", "/sums/"))
+    received = load(server.get(sums.split("/api/v1")[1]).content)["keys"]
+    expect(page.get_by_role("toolbar", name="Tokens 0 to 191").get_by_role("button").first).to_have_attribute(
+        "title", re.compile(f"mean attention from all tokens: {received[0] / 2200:.4f}")
+    )
+    hand = page.get_by_role("application")
+    at = box(hand)
+    page.mouse.move(at["x"] + 0.6 * at["width"], at["y"] + 0.6 * at["height"])
+    for _ in range(4):
+        page.mouse.wheel(0, -200)
+    shown = page.get_by_text(re.compile(r"^\s*queries \d+ to \d+, keys \d+ to \d+"))
+    expect(shown).to_be_visible()
+    expect(shown).not_to_contain_text("coarse")
+    hand.press("0")
+    expect(level).to_be_visible()
+
+    page.mouse.move(1, 1)
+    field = page.get_by_role("searchbox", name="Find a word in the text")
+    field.fill("ma")
+    field.press("Enter")
+    expect(page.get_by_role("search").get_by_role("status")).to_have_text("1 of 1")
+    readout = page.get_by_role("status").filter(has_text="\u2192")
+    keys = readout.get_by_role("button", name=re.compile("^(?!copy)"))
+    expect(keys).to_have_count(4)
+    pins = "new URLSearchParams(location.hash.slice(1)).get('pins')"
+    pinned = page.evaluate(pins)
+    assert pinned.startswith("q")
+    page.get_by_label("What is shown of the word").select_option("is looked at")
+    comes_to(lambda: page.evaluate(pins), pinned.replace("q", "k"))
+    expect(keys).to_have_count(4)
+    keys.first.click()
+    expect(readout).to_contain_text("exactly")
+    expect(shown).to_be_visible()
