@@ -17,9 +17,10 @@ import sqlalchemy as sa
 from headscope.database import Database
 from headscope.database.tables import users
 from headscope.errors import DatabaseDamaged, DatabaseUnavailable, InvalidRequest, Unknown
+from headscope.jobs import JobDatabase
 from headscope.server.accounts import EARLIER, MARKER, Accounts, open_accounts
 from headscope.settings import Settings
-from tests.contract.job_databases import Place
+from tests.contract.job_databases import IDS, Place
 
 
 @pytest.fixture
@@ -168,6 +169,22 @@ def test_a_known_token_counts_while_the_database_is_away(accounts: Accounts, mon
     for token in (emmy, mary):
         with pytest.raises(DatabaseUnavailable):
             accounts.find_user(token)
+
+
+def test_grants_of_a_reader(accounts: Accounts, facts: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One query identifies the user and its grant; a withdrawn one does not count from then on, nor does any while the database is away."""
+    database = JobDatabase(facts)
+    ada, emmy = accounts.create("ada"), accounts.create("emmy")
+    for name in ("ada", "emmy"):
+        database.grant(IDS[0], name)
+    assert accounts.find_reader(ada, IDS[0]) == ("ada", True)
+    assert accounts.find_reader(ada, IDS[1]) == ("ada", False)
+    assert accounts.find_reader("other", IDS[0]) == (None, False)
+    database.forget(IDS[0], "ada")
+    assert accounts.find_reader(ada, IDS[0]) == ("ada", False)
+    assert accounts.find_reader(emmy, IDS[0]) == ("emmy", True)
+    monkeypatch.setattr(accounts, "_database", Database("postgresql://127.0.0.1:1/x"))
+    assert accounts.find_reader(emmy, IDS[0]) == ("emmy", False)
 
 
 def test_many_commands_at_once(accounts: Accounts, facts: Database, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from .. import stores
 from ..database import Database, schema
-from ..database.tables import users
+from ..database.tables import grants, users
 from ..errors import DatabaseUnavailable, InvalidRequest, Unknown
 from ..settings import Settings
 
@@ -34,7 +34,8 @@ class Account:
 
 
 # Built once, because every request of a user runs it.
-NAME_OF = sa.select(users.c.name).where(users.c.sha256 == sa.bindparam("hash"))
+GRANTED = sa.exists().where(grants.c.owner == users.c.name, grants.c.id == sa.bindparam("of"))
+USER = sa.select(users.c.name, GRANTED).where(users.c.sha256 == sa.bindparam("hash"))
 
 
 class Accounts:
@@ -71,20 +72,24 @@ class Accounts:
 
     def find_user(self, token: str) -> str | None:
         """Return the name of the user with that token, or None. While a cluster's database is away, the last answer counts: no token can be revoked then."""
+        return self.find_reader(token, "")[0]
+
+    def find_reader(self, token: str, id_: str) -> tuple[str | None, bool]:
+        """Return the same, and whether that user has a grant of an analysis or study: False while the database is away."""
         digest = _digest(token)
         try:
             with self._database.read() as connection:
                 # Timing reveals hashes only, which a client cannot choose.
-                found: str | None = connection.execute(NAME_OF, {"hash": digest}).scalar()
+                found = connection.execute(USER, {"hash": digest, "of": id_}).first()
         except DatabaseUnavailable:
             if digest not in self._known:
                 raise
-            return self._known[digest]
-        if found:
-            self._known[digest] = found
-        else:
+            return self._known[digest], False
+        if found is None:
             self._known.pop(digest, None)
-        return found
+            return None, False
+        self._known[digest] = found[0]
+        return found[0], bool(found[1])
 
     def create(self, name: str) -> str:
         """Create a user, and return its token, which is stored nowhere. Raises InvalidRequest for a name that is invalid or taken."""

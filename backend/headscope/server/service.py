@@ -32,7 +32,6 @@ from .admission import Admission
 from .datasets import Datasets
 from .downloads import Downloads
 from .limiters import Limiters
-from .lookups import Lookups
 from .studies import Studies
 
 logger = logging.getLogger("headscope")
@@ -58,7 +57,6 @@ class Service:
             uploads = stores.uploads(settings, facts)
         self.catalog, self.encoder = Catalog(settings), SentenceEncoder(settings)
         self.cache, self.limiters = Cache(settings.cache_url), Limiters()
-        self.grants: Lookups[bool] = Lookups()
         self.datasets = Datasets(settings, uploads, self.database)
         self._maintenance = Maintenance(self.results, self.inputs, uploads)
         self.watcher = Watcher(self.database, ANNOUNCED_SECONDS if settings.redis_url else TICK_SECONDS)

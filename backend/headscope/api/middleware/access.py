@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import NoReturn
 
@@ -42,12 +42,14 @@ RECHECK_SECONDS = 3.0
 class Visitor:
     """The sender of a request. `name` is None for a request with only a share key; `shared` is the analysis or study that the key grants.
 
-    `everything`: the single user of a server without tokens, who has access to everything.
+    `granted` is the one that the path names, if the user has a grant of it. `everything`: the single user of a server without tokens, who has access to
+    everything.
     """
 
     name: str | None
     shared: str | None = None
     everything: bool = False
+    granted: str | None = field(default=None, compare=False)
 
     @property
     def owner(self) -> str | None:
@@ -63,15 +65,11 @@ class Visitor:
         """The id that request limits count by: the user, or the analysis or study of a share key."""
         return self.name or f"share:{self.shared}"
 
-    def opens(self, id_: str) -> bool:
-        """Return whether they may read an analysis or study of any owner."""
-        return self.everything or self.shared == id_
-
     async def may_read(self, service: Service, id_: str) -> bool:
         """Return whether they may read an analysis or study. Raises DatabaseUnavailable."""
-        if self.opens(id_) or self.name is None:
-            return self.opens(id_)
-        return await service.grants.get((id_, self.name), partial(service.database.may_read, id_, self.name))
+        if self.everything or id_ in (self.shared, self.granted):
+            return True
+        return self.name is not None and await asyncio.to_thread(service.database.may_read, id_, self.name)
 
 
 class AccessMiddleware:
@@ -82,7 +80,7 @@ class AccessMiddleware:
 
     def __init__(self, app: ASGIApp, *, accounts: Accounts, shared: Callable[[str], str | None]) -> None:
         self._app, self._accounts, self._shared = app, accounts, shared
-        self._users: Lookups[str | None] = Lookups()
+        self._readers: Lookups[tuple[str | None, bool]] = Lookups()
         self._streams: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -144,11 +142,12 @@ class AccessMiddleware:
         closed = self._accounts.is_closed()
         if not (closed if closed is not None else await asyncio.to_thread(self._accounts.require_token)):
             return Visitor(LOCAL, everything=True)
-        token, key = token_of(scope), _share_key(scope)
-        visitor = Visitor(
-            await self._users.get(token, partial(self._accounts.find_user, token)) if token else None,
-            await asyncio.to_thread(self._shared, key) if key else None,
-        )
+        token, key, id_ = token_of(scope), _share_key(scope), _id_of(scope["path"])
+        name, granted = None, False
+        if token:
+            name, granted = await self._readers.get((token, id_), partial(self._accounts.find_reader, token, id_))
+        shared = await asyncio.to_thread(self._shared, key) if key else None
+        visitor = Visitor(name, shared, granted=id_ if granted else None)
         if visitor.name is None and not (visitor.shared and _grants(visitor.shared, scope["path"])):
             await reject(invalid=bool(token or (key and not visitor.shared)))
         return visitor
@@ -202,5 +201,10 @@ def _share_key(scope: Scope) -> str | None:
 
 def _grants(shared: str, path: str) -> bool:
     """Return whether a key to the analysis or study `shared` is sufficient for this path."""
+    return path in SHARED_CONTEXT or _id_of(path) == shared
+
+
+def _id_of(path: str) -> str:
+    """Return the id of the analysis or study that a path names; an empty string if there is none."""
     matched = SHARED.fullmatch(path)
-    return path in SHARED_CONTEXT or (matched is not None and matched["id"] == shared)
+    return matched["id"] if matched else ""
