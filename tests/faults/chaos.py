@@ -21,6 +21,7 @@ from typing import Any
 
 import httpx
 import psutil
+import redis
 
 from tests.faults.load import Body, Load, forget, reference, requests
 from tests.faults.stage import Stage
@@ -64,13 +65,16 @@ class Chaos:
         self.struck: Counter[str] = Counter()
 
     def run(self, seconds: float) -> None:
-        """Strike for a time, then let everything run again."""
+        """Strike for a time, and empty the broker twice in it; then let everything run again."""
         end = time.monotonic() + seconds
+        wipes = [end - seconds / 3, end - 2 * seconds / 3]
         due = 0.0
         while (now := time.monotonic()) < end:
             if now >= due:
                 self._strike()
                 due = now + self._random.uniform(*self._between)
+            if wipes and now >= wipes[-1] and self._wipe():
+                wipes.pop()
             self.look_after()
             time.sleep(0.05)
         self._resume(float("inf"))
@@ -113,6 +117,16 @@ class Chaos:
             self._stopped.append((time.monotonic() + seconds, processes))
         self.struck[f"{name} {how.name}"] += 1
         _send(processes, how)
+
+    def _wipe(self) -> bool:
+        """Empty the broker; return False while it does not answer."""
+        try:
+            with redis.Redis.from_url(self._cluster.broker.url, socket_timeout=1, socket_connect_timeout=1) as broker:
+                broker.flushall()
+        except redis.RedisError:
+            return False
+        self.struck["broker FLUSHALL"] += 1
+        return True
 
     def _resume(self, now: float) -> None:
         for until, processes in [stop for stop in self._stopped if stop[0] <= now]:
