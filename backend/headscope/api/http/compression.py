@@ -15,6 +15,16 @@ from .negotiation import accepts_gzip
 MIN_BYTES = 1000
 
 
+def compress(response: Response, request: Request, least: int = MIN_BYTES, level: int = 6) -> Response:
+    """Compress the body of a response, in place, if it has at least so many bytes and the client accepts gzip."""
+    response.headers["Vary"] = "Accept-Encoding"
+    if len(response.body) >= least and accepts_gzip(request):
+        response.body = gzip.compress(response.body, level, mtime=0)
+        response.headers["Content-Encoding"] = "gzip"
+        response.headers["Content-Length"] = str(len(response.body))
+    return response
+
+
 class CompressedRoute(APIRoute):
     """A route whose responses are compressed for clients that accept gzip: for long lists of text, which shrink to a quarter."""
 
@@ -22,12 +32,6 @@ class CompressedRoute(APIRoute):
         handle = super().get_route_handler()
 
         async def compressed(request: Request) -> Response:
-            response = await handle(request)
-            response.headers["Vary"] = "Accept-Encoding"
-            if len(response.body) >= MIN_BYTES and accepts_gzip(request):
-                response.body = gzip.compress(response.body, 6, mtime=0)
-                response.headers["Content-Encoding"] = "gzip"
-                response.headers["Content-Length"] = str(len(response.body))
-            return response
+            return compress(await handle(request), request)
 
         return compressed

@@ -29,6 +29,7 @@ from ..dependencies import ResourceDep, check_kept, check_lens, check_name, head
 from ..documents.arrays import encode_image, pool_cells, pool_tiles, quantise, sum_rows
 from ..documents.thumbnails import Without, draw_without
 from ..error_responses import media
+from ..http.compression import compress
 from ..http.conditional import CONDITIONAL
 from ..http.grouping import By, Grouping, Groups, KeyGroups, parse_grouping
 from ..http.response_cache import CachedRoute
@@ -48,6 +49,8 @@ MAX_EDGES = 20_000
 # Entries of a map that are computed at once from factors, and the bytes of memory that each takes.
 COMPUTED = 1024 * 1024
 COMPUTED_BYTES = 24
+# Larger thumbnails are compressed: those of 270 causal maps, half of them zero, to two fifths.
+LARGE_GRID = 200_000
 # Copies of a block of maps, some in float64, while thumbnails are drawn from them.
 COPIES = 6
 
@@ -203,7 +206,7 @@ async def grid(
         parts = {part: stored.arrays[f"tile/{lens}/{part}"] for part in ("tiles", "scale", "offset")}
         return encode({**parts, "tiles": pool_tiles(parts["tiles"], tile, LENSES[lens].signed)}, format_)
 
-    return await analysis.respond(format_, tiles)
+    return compress(await analysis.respond(format_, tiles), analysis.request, LARGE_GRID, level=1)
 
 
 @router.get("/image", responses=media("image/png"), response_class=Response)
