@@ -8,6 +8,7 @@ import {
   entriesOf,
   isLong,
   isSharp,
+  largestVisible,
   overviewPool,
   partFor,
   placeDetail,
@@ -157,11 +158,22 @@ describe('how sharp a window is drawn', () => {
   it('is that of the sharpest part with all of it, otherwise of the overview', () => {
     const fine = { ...detail(part.queries, part.keys), map: overview }
     const pooled = { ...overview, pool: 8 }
-    expect(drawnPool(overview, [], window, 8192, 8192)).toBeUndefined()
+    expect(drawnPool(overview, [], window, 8192, 8192)).toBe(Number.POSITIVE_INFINITY)
     expect(drawnPool(pooled, [], window, 8192, 8192)).toBe(8)
     expect(drawnPool(pooled, [fine], window, 8192, 8192)).toBe(1)
     expect(drawnPool(pooled, [fine], { ...window, left: 0.6 }, 8192, 8192)).toBe(8)
     expect(drawnPool({ ...overview, exact: true }, [], WHOLE, 10, 10)).toBe(1)
+  })
+
+  it('decides what the largest visible value is', () => {
+    const map = detail(part.queries, part.keys)
+    const [last] = [8192 * 0.55].map(Math.ceil)
+    expect(largestVisible(overview, [], window, 8192, 8192)).toBe(7)
+    expect(largestVisible(overview, [map], window, 8192, 8192)).toBe(entry(last - 1, last - 1))
+    const pooled = detail(part.queries, part.keys, 2)
+    expect(largestVisible(overview, [pooled], window, 8192, 8192)).toBe(
+      entry(last - (last % 2 || 2), last - (last % 2 || 2)),
+    )
   })
 
   it('is wanted to be a pixel or so', () => {

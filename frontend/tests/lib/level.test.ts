@@ -4,7 +4,7 @@ import { levelWords } from '../../src/lib/text/level'
 
 it('says which part of a long map is visible, and how sharp it is', () => {
   const counts = { queries: 8192, keys: 8192 }
-  expect(levelWords({ ...counts, window: WHOLE, drawn: undefined, wanted: 8 })).toEqual({
+  expect(levelWords({ ...counts, window: WHOLE, drawn: Number.POSITIVE_INFINITY, wanted: 8 })).toEqual({
     part: 'all 8192 tokens',
     cell: 'a thumbnail',
     coarse: true,

@@ -1,7 +1,7 @@
 /** Parts of a map that is too long to be read as a whole: on screen are an overview of it and the parts that were zoomed into. */
 import type { Span } from './highlight'
 import { columnSum, groupValue, type Matrix, rowMean, thumbnailValue } from './matrix'
-import { type View, visibleCells, type Window } from './raster'
+import { type View, visibleCells, visibleMax, type Window } from './raster'
 
 /** Which part: an entry of its map is the largest of a cell of `pool` queries and `pool` keys. */
 export interface Part {
@@ -131,14 +131,47 @@ export function adjacent(tokens: readonly number[]): Span | undefined {
 /** Rows or columns that are read together: those of a long word. */
 const MOST_LINES = 24
 
-/** Queries and keys along a cell of what a window shows: of the sharpest part that has all of it, otherwise of the map; undefined for a thumbnail. */
-export function drawnPool(map: Matrix, details: readonly Detail[], window: Window, queries: number, keys: number) {
-  const rows = visibleCells(queries, window.top, window.size)
-  const columns = visibleCells(keys, window.left, window.size)
-  const has = ([from, to]: Span, [first, last]: Span) => from <= first && last <= to
+const has = ([from, to]: Span, [first, last]: Span) => from <= first && last <= to
+
+const visibleSpans = ({ top, left, size }: Window, queries: number, keys: number): [Span, Span] => [
+  visibleCells(queries, top, size),
+  visibleCells(keys, left, size),
+]
+
+/** The sharpest part that has all that a window shows. */
+function sharpest(details: readonly Detail[], [rows, columns]: readonly [Span, Span]): Detail | undefined {
   const parts = details.filter((part) => has(part.queries, rows) && has(part.keys, columns))
-  const pools = [...parts.map(({ pool }) => pool), ...(map.exact ? [1] : map.pool ? [map.pool] : [])]
-  return pools.length > 0 ? Math.min(...pools) : undefined
+  return parts.sort((a, b) => a.pool - b.pool)[0]
+}
+
+/** Queries and keys along a cell of what a window shows: of the sharpest part that has all of it, otherwise of the map; Infinity for a thumbnail. */
+export function drawnPool(map: Matrix, details: readonly Detail[], window: Window, queries: number, keys: number) {
+  if (map.exact) return 1
+  const part = sharpest(details, visibleSpans(window, queries, keys))
+  return Math.min(part?.pool ?? Number.POSITIVE_INFINITY, map.pool ?? Number.POSITIVE_INFINITY)
+}
+
+/** The largest magnitude that a window shows, as sharp as it is drawn. */
+export function largestVisible(
+  map: Matrix,
+  details: readonly Detail[],
+  window: Window,
+  queries: number,
+  keys: number,
+): number {
+  const [rows, columns] = visibleSpans(window, queries, keys)
+  const part = map.exact ? undefined : sharpest(details, [rows, columns])
+  if (!part) return visibleMax(map, window)
+  const cells = ([from, to]: Span, first: number): Span => [
+    Math.floor((from - first) / part.pool),
+    Math.ceil((to - first) / part.pool),
+  ]
+  const [[q0, q1], [k0, k1]] = [cells(rows, part.queries[0]), cells(columns, part.keys[0])]
+  let largest = 0
+  for (let q = q0; q < q1; q++)
+    for (let at = q * part.map.cols + k0; at < q * part.map.cols + k1; at++)
+      largest = Math.max(largest, Math.abs(part.map.data[at]) || 0)
+  return largest
 }
 
 /** The pool that a window is read with. */

@@ -1,12 +1,12 @@
 /** Which part of a long map is visible, and how sharp it is drawn, in words. */
 import { visibleCells, type Window } from '../maths/raster'
 
-/** `drawn` and `wanted` are queries and keys along a cell; a thumbnail has cells of unknown size. */
+/** `drawn` and `wanted` are queries and keys along a cell; Infinity for a thumbnail. */
 interface Level {
   queries: number
   keys: number
   window: Window
-  drawn: number | undefined
+  drawn: number
   wanted: number
 }
 
@@ -19,9 +19,13 @@ export interface LevelWords {
 }
 
 export function levelWords({ queries, keys, window, drawn, wanted }: Level): LevelWords {
-  const coarse = drawn === undefined || drawn > wanted
+  const coarse = drawn > wanted
   const size =
-    drawn === undefined ? 'a thumbnail' : drawn > 1 ? `a cell is the largest of ${drawn} \u00d7 ${drawn} entries` : ''
+    drawn === Number.POSITIVE_INFINITY
+      ? 'a thumbnail'
+      : drawn > 1
+        ? `a cell is the largest of ${drawn} \u00d7 ${drawn} entries`
+        : ''
   return { part: partOf(queries, keys, window), cell: size, coarse }
 }
 

@@ -1,8 +1,9 @@
 /** A map of the head view as it is drawn: without what is left out, in shades, and linked to the pointer. */
 import { type Axes, boxTokens, firstToken, highlightPlaces } from '../../lib/maths/axis'
-import type { Detail } from '../../lib/maths/details'
+import { type Detail, largestVisible } from '../../lib/maths/details'
 import type { Box, Highlight } from '../../lib/maths/highlight'
 import { type Matrix, maxMagnitude, rowShares, type Sums } from '../../lib/maths/matrix'
+import type { Window } from '../../lib/maths/raster'
 import { type DrawnAxes, drawnAxes, type SinkTokens, type Treatment } from '../../state/left-out'
 import type { Pointer } from '../../state/pointer.svelte'
 import type { Panel } from './panel'
@@ -46,6 +47,14 @@ export class DrawnMap {
 
   get axes(): Axes {
     return this.#drawn.axes
+  }
+
+  /** The largest magnitude that a window shows. */
+  largestIn(window: Window): number {
+    const [{ counted }, [queries, keys]] = [this, this.axes]
+    if (!counted) return 0
+    const details = counted === this.of.map() ? this.of.details() : NO_DETAILS
+    return largestVisible(counted, details, window, queries.labels.length, keys.labels.length)
   }
 
   /** The map with its words; undefined until it is there. */

@@ -4,7 +4,6 @@ import { type Axes, groupMap } from '../../lib/maths/axis'
 import { isLong } from '../../lib/maths/details'
 import type { Highlight } from '../../lib/maths/highlight'
 import { type Matrix, tilesMax } from '../../lib/maths/matrix'
-import { visibleMax } from '../../lib/maths/raster'
 import type { Range, Scale } from '../../lib/maths/scale'
 import { cellWindow, shownUnit, type Unit, unitAxes } from '../../lib/maths/units'
 import { writeZoom } from '../../lib/text/pins'
@@ -104,7 +103,7 @@ export class Panels {
   )
   readonly #visible = $derived.by(() => {
     if (this.range !== 'visible') return 0
-    return Math.max(0, ...this.#drawn.map(({ counted }) => (counted ? visibleMax(counted, this.selection.zoom) : 0)))
+    return Math.max(...this.#drawn.map((drawn) => drawn.largestIn(this.selection.zoom)))
   })
   readonly #overAll = $derived.by(() => {
     const grids = this.sides.map(({ shown: { maps }, lens }) =>
