@@ -133,7 +133,7 @@ const OF_OTHERS: readonly Example[] = [
     name: 'chapter',
     title: 'A chapter of a book',
     look: 'find \u201cSammyadd\u201d among the tokens: where does the second one look?',
-    why: 'At the first, 3,943 tokens before; head 18.3 looks at the first token of all. Computing it takes minutes. From Five Children and It by Edith Nesbit, 1902, public domain.',
+    why: 'At what followed the first, 3,942 tokens before; head 18.3 looks at the first token of all. Computing it takes minutes. From Five Children and It by Edith Nesbit, 1902, public domain.',
     text: 'Beautiful as the Day\n',
     pair: '',
     head: '17.3',
