@@ -182,12 +182,16 @@ function litNames(
 ): NameLabel[] {
   const names = axisNames(axis, start, window.size, side)
   const shown = new Set(names.map(({ place }) => place))
-  return lit.flatMap((place) => {
+  const found: NameLabel[] = []
+  for (const place of lit) {
     const at = along(place, axis.labels.length, start, window, side)
-    if (at < 0 || at > side || !(single.includes(place) || shown.has(place))) return []
+    if (at < 0 || at > side || !(single.includes(place) || shown.has(place))) continue
+    // Of several in one place the first is named.
+    if (found.some((other) => Math.abs(other.at - at) < HALF_NAME)) continue
     const near = [at, ...names.map((other) => other.at).filter((other) => Math.abs(other - at) < LABEL_HEIGHT)]
-    return [{ name: axis.labels[place], at, from: Math.min(...near) - HALF_NAME, to: Math.max(...near) + HALF_NAME }]
-  })
+    found.push({ name: axis.labels[place], at, from: Math.min(...near) - HALF_NAME, to: Math.max(...near) + HALF_NAME })
+  }
+  return found
 }
 
 /** The selection stays as it is, and the rest is dimmed. */
