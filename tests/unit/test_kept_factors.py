@@ -24,6 +24,7 @@ from headscope.analysis.result import MemorySink, Result
 from headscope.api.http.grouping import Grouping
 from headscope.api.routes.maps import MapSlice
 from headscope.core.factors import ProjectionFactors, Remainder, WeightFactors, Whole
+from headscope.database import Database, schema
 from headscope.errors import BudgetExceeded
 from headscope.mechanisms import MECHANISMS
 from headscope.mechanisms.base import Pass
@@ -60,7 +61,10 @@ def maps_of(model: Model, **request: Any) -> dict[str, Array]:
 
 def stored_with(model: Model, folder: Path, keep: Keep, **request: Any) -> Stored:
     """A stored result."""
-    results = Results.local(folder, 10**9, None)
+    folder.mkdir(parents=True, exist_ok=True)
+    database = Database(folder / "headscope.db")
+    schema.prepare(database)
+    results = Results.local(folder, 10**9, database)
     with results.writer(ID) as writer:
         result = analyse(model, writer, keep, **request)
         writer.finish({**result.to_document(), "id": ID}, result.to_arrays())

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import headscope
 from headscope import LENSES, MEASURES, MECHANISMS, Model
@@ -194,3 +196,39 @@ def test_edges(rule: edges.Rule, signed: bool) -> None:
     assert {(int(q), int(j)) for q, j in found} == slow_edges(weights, rule, 2, 0.7, 0.2)
     strengths = [abs(weights[q, j]) for q, j in found]
     assert strengths == sorted(strengths, reverse=True)
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(
+    shape=st.tuples(st.integers(1, 12), st.integers(1, 12)),
+    seed=st.integers(0, 1000),
+    rule=st.sampled_from(["top-k", "mass", "mean+std", "value"]),
+    step=st.integers(1, 12),
+    limit=st.integers(1, 60),
+)
+def test_edges_of_rows_that_come_one_after_another(
+    shape: tuple[int, int], seed: int, rule: edges.Rule, step: int, limit: int
+) -> None:
+    """They are those of sorting every row, with ties in reading order, however many rows come at once."""
+    rng = np.random.default_rng(seed)
+    weights = (rng.integers(-4, 5, shape) / 8).astype(np.float32)
+    magnitude = np.abs(weights)
+    order = np.argsort(-magnitude, axis=1, kind="stable")
+    ranked = np.take_along_axis(magnitude, order, 1).astype(np.float64)
+    before = ranked.cumsum(1) - ranked
+    kept = before < 0.6 * ranked.sum(1, keepdims=True) if rule == "mass" else np.arange(shape[1]) < 2
+    chosen = np.zeros(shape, bool)
+    np.put_along_axis(chosen, order, np.broadcast_to(kept, shape), 1)
+    some = weights[weights != 0].astype(np.float64)
+    if rule == "value":
+        chosen = magnitude >= 0.25
+    elif rule == "mean+std":
+        chosen = weights > (some.mean() + some.std() if some.size else 0.0)
+    pairs = np.argwhere(chosen & (magnitude > 0))
+    expected = pairs[np.argsort(-magnitude[pairs[:, 0], pairs[:, 1]], kind="stable")]
+
+    blocks = [(low, weights[low : low + step]) for low in range(0, shape[0], step)]
+    found = edges.find_strongest(lambda: iter(blocks), rule, limit, k=2, mass=0.6, value=0.25)
+    assert found.total == len(expected)
+    np.testing.assert_array_equal(found.pairs, expected[:limit])
+    np.testing.assert_array_equal(found.weights, weights[tuple(expected[:limit].T)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from math import prod
 from typing import Annotated, Any, Literal
@@ -113,17 +113,28 @@ class MapSlice(BaseModel):
 
     def _compute(self, factors: Factors, grouping: Grouping, queries: slice, keys: slice, signed: bool) -> Array:
         """Compute the slice of a head, [Q', K'], a few rows at a time: while it is pooled, memory does not grow with the number of tokens."""
-        columns = grouping.cut(queries, keys)[2]
-        most = max(1, COMPUTED // max(1, columns.stop - columns.start))  # rows that are computed at once
+        most = rows_at_once(grouping, queries, keys)
         step, parts = max(self.pool, most // self.pool * self.pool), []
         for start in range(queries.start, queries.stop, step):
-            stop, bands = min(start + step, queries.stop), []
-            for low in range(start, stop, min(step, most)):
-                merged, rows, columns = grouping.cut(slice(low, min(low + min(step, most), stop)), keys)
-                values = merged.apply(factors.tile(0, rows, columns))
-                bands.append(pool_cells(values, self.pool, self.pool, signed))
+            part = slice(start, min(start + step, queries.stop))
+            rows = (rows for _, rows in read_rows(factors, grouping, part, keys))
+            bands = [pool_cells(values, self.pool, self.pool, signed) for values in rows]
             parts.append(pool_cells(np.concatenate(bands), len(bands), 1, signed))
         return np.concatenate(parts)
+
+
+def rows_at_once(grouping: Grouping, queries: slice, keys: slice) -> int:
+    """Return how many rows of a window of a merged map are computed at once."""
+    columns = grouping.cut(queries, keys)[2]
+    return max(1, COMPUTED // max(1, columns.stop - columns.start))
+
+
+def read_rows(factors: Factors, grouping: Grouping, queries: slice, keys: slice) -> Iterator[tuple[int, Array]]:
+    """Yield a window of the merged map of a head, some rows after others: the number of the first, and the rows."""
+    step = rows_at_once(grouping, queries, keys)
+    for low in range(queries.start, queries.stop, step):
+        merged, rows, columns = grouping.cut(slice(low, min(low + step, queries.stop)), keys)
+        yield low, merged.apply(factors.tile(0, rows, columns))
 
 
 @router.get("/maps/{lens}", responses=TENSOR, response_class=Response)
@@ -246,12 +257,16 @@ async def edges(
         grouping = parse_grouping(stored.document, by, groups, key_groups)
         layers = parse_slice("layer", str(layer), stored.document["layers"])
         heads = parse_slice("head", str(head), heads_of(stored.document, lens))
-        weights = grouping.apply(stored.maps(lens, layers, heads))[0, 0]  # [Q, K]
-        pairs = edge_rules.select(weights, rule, k=k, mass=mass, value=value)
+        _, _, q, k_ = stored.document["shapes"][lens]
+        sides = slice(0, len(grouping.queries or range(q))), slice(0, len(grouping.keys or range(k_)))
+        (factors,) = stored.factors(lens, layers, heads)
+        blocks = partial(read_rows, factors, grouping, *sides)
+        found = edge_rules.find_strongest(blocks, rule, limit, k=k, mass=mass, value=value)
         selected = [
-            Edge(layer=layer, head=head, query=q, key=j, weight=float(weights[q, j])) for q, j in pairs[:limit].tolist()
+            Edge(layer=layer, head=head, query=query, key=key, weight=weight)
+            for (query, key), weight in zip(found.pairs.tolist(), found.weights.tolist(), strict=True)
         ]
-        return Edges(edges=selected, total=len(pairs))
+        return Edges(edges=selected, total=found.total)
 
     return await analysis.respond_json(select)
 
