@@ -9,7 +9,6 @@ import html
 import json
 import re
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from headscope.api.documents import standalone
 from headscope.core.streams import save
 from headscope.errors import BudgetExceeded, Unsupported
 from headscope.store import export
+from headscope.store.export import Flat
 from tests.support.hostile import HOSTILE
 
 LAYERS, HEADS = 2, 3
@@ -62,9 +62,7 @@ def made(n: int = 5, texts: list[str] | None = None, heads: tuple[int, ...] = (0
         "keys": keys,
         "measure/entropy/weights": np.full((LAYERS, len(heads), n), np.nan, np.float32),
     }
-    return SimpleNamespace(
-        document=document, arrays=arrays, maps=lambda lens, layers, heads: maps[lens][layers, heads], all=maps
-    )
+    return Flat(document, arrays, maps)
 
 
 @pytest.fixture
@@ -99,7 +97,7 @@ def test_page_holds_everything_exactly(tmp_path: Path, viewer: Path) -> None:
         assert load(found[f"/grid/{lens}/without"])["tiles"].shape[:2] == shape
         for layer in range(LAYERS):
             np.testing.assert_array_equal(
-                load(found[f"/maps/{lens}/{layer}"])["map"], source.all[lens][layer : layer + 1]
+                load(found[f"/maps/{lens}/{layer}"])["map"], source.whole_maps[lens][layer : layer + 1]
             )
     assert np.isnan(load(found["/measures/entropy/weights"])["values"]).all()
 
@@ -120,12 +118,12 @@ def test_large_maps_are_rounded_as_said(
 ) -> None:
     """Maps that are too large for one precision use the next, within its stated error."""
     source = made()
-    entries = sum(array.size for array in source.all.values())
+    entries = sum(array.size for array in source.whole_maps.values())
     limits = {name: (entries * standalone.WIDTH[name] if name == precision else 0) for name in standalone.MOST}
     monkeypatch.setattr(standalone, "MOST", limits)
     found = answers(page(source, tmp_path, viewer))
     for lens in SHAPES:
-        part, exact = load(found[f"/maps/{lens}/0"]), source.all[lens][:1]
+        part, exact = load(found[f"/maps/{lens}/0"]), source.whole_maps[lens][:1]
         assert part["map"].dtype == precision
         values = part["map"].astype(np.float32)
         if precision == "uint8":
@@ -141,7 +139,7 @@ def test_values_too_large_for_half_precision_stay_exact(
 ) -> None:
     monkeypatch.setattr(standalone, "MOST", {"float32": 0, "float16": 10**9, "uint8": 10**9})
     source = made()
-    source.all["effective"][0, 0, 0, 0] = 1e6
+    source.whole_maps["effective"][0, 0, 0, 0] = 1e6
     found = answers(page(source, tmp_path, viewer))
     assert load(found["/maps/effective/0"])["map"].dtype == np.float32
     assert load(found["/maps/effective/1"])["map"].dtype == np.float16
@@ -181,7 +179,7 @@ def test_table_holds_hostile_tokens(tmp_path: Path) -> None:
     assert {row["head"] for row in rows if row["lens"] == "effective"} == {"0", "2", "5"}
     assert not [row for row in rows if row["query_token"][0] in "=+-@\t\r" or row["key_token"][0] in "=+-@\t\r"]
     values = np.array([row["value"] for row in rows if row["lens"] == "effective"], np.float32)
-    np.testing.assert_array_equal(values, source.all["effective"].ravel())
+    np.testing.assert_array_equal(values, source.whole_maps["effective"].ravel())
 
 
 def test_one_head_is_a_head(tmp_path: Path) -> None:

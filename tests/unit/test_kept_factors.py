@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import torch
 from hypothesis import given, settings
@@ -21,6 +23,7 @@ from headscope.analysis.pipeline import AnalysisTask
 from headscope.analysis.reader import _nothing
 from headscope.analysis.request import AnalysisRequest
 from headscope.analysis.result import MemorySink, Result
+from headscope.api.documents.thumbnails import draw_without
 from headscope.api.http.grouping import Grouping
 from headscope.api.routes.maps import MapSlice
 from headscope.core.factors import ProjectionFactors, Remainder, WeightFactors, Whole
@@ -31,7 +34,7 @@ from headscope.mechanisms.base import Pass
 from headscope.server.limiters import Limiters
 from headscope.settings import Keep
 from headscope.store import Results, Stored
-from headscope.store.export import stream_safetensors
+from headscope.store.export import stream_csv, stream_parquet, stream_safetensors
 from headscope.store.factor_file import decode, encode
 from headscope.store.map_file import Corrupt
 
@@ -257,6 +260,31 @@ def test_a_response_is_the_same(kept: Callable[[Keep], Stored]) -> None:
             np.testing.assert_allclose(one, other, atol=1e-5)
     exports = [b"".join(stream_safetensors(kept(keep))) for keep in ("factors", "maps")]
     assert abs(len(exports[0]) - len(exports[1])) < 100
+
+
+def test_parts_of_maps(kept: Callable[[Keep], Stored], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What reads all maps gets them some rows at a time from factors: thumbnails without keys, and every export, are those of whole maps."""
+    factors, maps = kept("factors"), kept("maps")
+    monkeypatch.setattr("headscope.store.results.BLOCK", 9 * 70 * 4)
+    monkeypatch.setattr("headscope.store.map_file.BLOCK", 3 * 70 * 70 * 4)
+    for lens in LENSES:
+        parts = list(factors.parts(lens))
+        assert len(parts) == 3 * 4 * 8
+        assert max(part.values.size for part in parts) == 9 * 70
+        rows = np.concatenate([part.values[0] for part in parts]).reshape(3, 4, 70, 70)
+        np.testing.assert_array_equal(rows, factors.maps(lens, ALL, ALL))
+        assert {part.values.shape for part in maps.parts(lens)} == {(3, 70, 70), (1, 70, 70)}
+        for without in ("special", "sinks", "both"):
+            one, other = (draw_without(stored, lens, without, 16) for stored in (factors, maps))
+            assert np.abs(one["tiles"].astype(int) - other["tiles"]).max() <= 1
+            np.testing.assert_array_equal(one["without"], other["without"])
+            np.testing.assert_allclose(one["scale"], other["scale"], rtol=1e-4)
+    values = [pq.read_table(io.BytesIO(b"".join(stream_parquet(stored)))).to_pydict() for stored in (factors, maps)]
+    for column in ("lens", "layer", "head", "query", "key"):
+        assert values[0][column] == values[1][column]
+    np.testing.assert_allclose(values[0]["value"], values[1]["value"], atol=1e-5)
+    lines = [b"".join(stream_csv(stored)).decode().splitlines() for stored in (factors, maps)]
+    assert [line.rsplit(",", 1)[0] for line in lines[0]] == [line.rsplit(",", 1)[0] for line in lines[1]]
 
 
 @settings(max_examples=60, derandomize=True, deadline=None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from headscope.api.documents.arrays import pool_cells, sum_rows
 from headscope.api.documents.thumbnails import draw_without
 from headscope.measures.received import Window, window_of
 from headscope.measures.thumbnail import pool
+from headscope.store.export import Flat
 from tests.support.maps import slow_sinks
 
 
@@ -46,10 +46,10 @@ def test_thumbnails_of_random_maps(dtype: Any, window: Window, signed: bool, que
     maps = maps.astype(dtype)
     lens, tile = "effective" if signed else "weights", 8
     tokens = [{"kind": "special" if place in (0, keys - 1) else "word"} for place in range(keys)]
-    source = SimpleNamespace(
-        document={"tokens": tokens, "key_tokens": None, "shapes": {lens: maps.shape}},
-        arrays={f"tile/{lens}/scale": np.ones((2, 3), np.float32), "keys": np.tile(allowed.sum(1), (2, 1))},
-        maps=lambda _, layers, heads: maps[layers, heads],
+    source = Flat(
+        {"tokens": tokens, "key_tokens": None, "shapes": {lens: maps.shape}},
+        {f"tile/{lens}/scale": np.ones((2, 3), np.float32), "keys": np.tile(allowed.sum(1), (2, 1))},
+        {lens: maps},
     )
     drawn = draw_without(source, lens, "both", tile)
     assert [drawn[name].dtype for name in ("tiles", "scale", "offset")] == [np.uint8, np.float32, np.float32]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -79,15 +80,16 @@ class RowwiseReader:
     def read(self) -> dict[str, torch.Tensor]:
         """Read all rows and return the thumbnails by lens, [H, t, t'] each."""
         first, multiple = (max(getattr(lens, name) for lens in self._lenses.values()) for name in ("first", "multiple"))
-        for found in self._batch.each(self._compute, first, multiple):
-            for name, part in found.pooled.items():
-                self._pools[name].add(part)
-            for name, parts in self._parts.items():
-                parts.append(found.parts[name])
-            for name, spent in found.seconds.items():
-                self.seconds[name] += spent
-            for one, statistics in zip(self._measures, found.statistics, strict=True):
-                one.statistics.append(statistics)
+        with closing(self._batch.each(self._compute, first, multiple)) as rows:  # an error ends its threads
+            for found in rows:
+                for name, part in found.pooled.items():
+                    self._pools[name].add(part)
+                for name, parts in self._parts.items():
+                    parts.append(found.parts[name])
+                for name, spent in found.seconds.items():
+                    self.seconds[name] += spent
+                for one, statistics in zip(self._measures, found.statistics, strict=True):
+                    one.statistics.append(statistics)
         self.facts = {name: lens.facts() for name, lens in self._lenses.items()}
         return {name: pool.cells() for name, pool in self._pools.items()}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -59,7 +59,7 @@ class Batch:
         layer, first = self.layer.select(heads), self.first.select(heads)
         return None if layer is None or first is None else replace(self, layer=layer, first=first)
 
-    def each(self, work: Callable[[Layer], T], first: int = 0, multiple: int = 1) -> Iterator[T]:
+    def each(self, work: Callable[[Layer], T], first: int = 0, multiple: int = 1) -> Generator[T]:
         """Yield what `work` makes of some queries after others, as DeferredWeights.each does."""
         heads = frozenset(self.layer.heads)
         return required(self.deferred).each(lambda rows: work(required(rows.select(heads))), first, multiple)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from typing import TypeVar
 
@@ -34,7 +34,7 @@ class DeferredWeights:
         self._site, self._layer, self._scores, self._values, self._mask = site, layer, scores, values, mask
         self._started = False
 
-    def each(self, work: Callable[[Layer], T], first: int = 0, multiple: int = 1) -> Iterator[T]:
+    def each(self, work: Callable[[Layer], T], first: int = 0, multiple: int = 1) -> Generator[T]:
         """Yield what `work` makes of the heads with some queries after others: at once the first ones, if there must be any, then a multiple of queries.
 
         On a processor several are computed at a time, each in a thread. Raises NonFinite.
@@ -51,7 +51,7 @@ class DeferredWeights:
 
     def _size(self, heads: int) -> int:
         """Return how many queries are computed at once."""
-        return max(FEWEST_ROWS // heads, ROW_BYTES // (heads * self._values.shape[1] * 4))
+        return max(FEWEST_ROWS, ROW_BYTES // (heads * self._values.shape[1] * 4))
 
     def whole(self) -> Layer:
         """Return the heads with all of their weights [H, Q, K]. Raises NonFinite."""

@@ -5,7 +5,7 @@ The threads of one operation wait for each other at its end, which costs more th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache, partial
@@ -19,7 +19,7 @@ S = TypeVar("S")
 _lock, _users, _threads = Lock(), [0], [1]
 
 
-def each(work: Callable[[S], T], items: Sequence[S]) -> Iterator[T]:
+def each(work: Callable[[S], T], items: Sequence[S]) -> Generator[T]:
     """Yield work(item) of all items, in order: in as many threads as operations of torch use."""
     with _single() as threads:
         if threads == 1 or len(items) == 1:

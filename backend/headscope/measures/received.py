@@ -34,16 +34,20 @@ def widened(window: Window, queries: int) -> Window:
     return (queries - 1, 0) if window is not None and window[1] == 0 else None
 
 
-def find_sinks(maps: Array, window: Window) -> Array:
-    """Return which keys are sinks, [..., Q, K] -> [..., K] (bool): those that receive more than SINK of the attention of the queries that can see them.
-
-    Attention is counted by magnitude, and rows without a reading (NaN) are ignored. `window` is that of the layer. Keys seen by fewer than half as many queries
-    as others are never sinks, because the last tokens of any causal map attend mostly to themselves.
-    """
+def received_and_given(maps: Array) -> tuple[Array, Array]:
+    """Return what keys receive of some queries, [..., K], and what each of these gives to all keys, [..., Q]: magnitudes, without rows that have no reading."""
     magnitude = np.abs(maps.astype(np.float64))
     magnitude[np.isnan(magnitude).any(-1)] = 0
-    queries, keys = magnitude.shape[-2:]
-    received, given = magnitude.sum(-2), magnitude.sum(-1)  # [..., K], [..., Q]
+    return magnitude.sum(-2), magnitude.sum(-1)
+
+
+def sinks_of(received: Array, given: Array, window: Window) -> Array:
+    """Return which keys are sinks, [..., K] (bool), from what keys receive, [..., K], and queries give, [..., Q].
+
+    These are keys that receive more than SINK of the attention of the queries that can see them. `window` is that of the layer. Keys seen by fewer than half as
+    many queries as others are never sinks, because the last tokens of any causal map attend mostly to themselves.
+    """
+    queries, keys = given.shape[-1], received.shape[-1]
     if window is None:
         return np.asarray(received > SINK * given.sum(-1, keepdims=True))
     before, after = window

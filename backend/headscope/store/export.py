@@ -25,7 +25,7 @@ from ..core.csv_text import csv_text
 from ..core.lazy import pa, pq
 from ..core.streams import PIECE, ByteSink, Chunks, save, zip_stream
 from ..errors import BudgetExceeded
-from .map_file import blocks
+from .map_file import MapPart, blocks
 
 MOST_LINES = 2_000_000
 MOST_ROWS = 200_000_000
@@ -43,7 +43,7 @@ TYPES = {
 
 
 class Source(Protocol):
-    """Something to export: a document, small arrays, and maps head by head."""
+    """Something to export: a document, small arrays, and maps part by part."""
 
     @property
     def document(self) -> dict[str, Any]:
@@ -55,6 +55,9 @@ class Source(Protocol):
 
     def maps(self, lens: str, layers: slice, heads: slice) -> Array:
         """Return the map of a lens for slices of its layers and heads: [L', H', Q, K] float32."""
+
+    def parts(self, lens: str) -> Iterator[MapPart]:
+        """Yield all maps of a lens, some megabytes at a time: layer by layer, head by head, row by row."""
 
 
 @dataclass(frozen=True)
@@ -68,10 +71,9 @@ class Flat:
     def maps(self, lens: str, layers: slice, heads: slice) -> Array:
         return self.whole_maps[lens][layers, heads]
 
-
-def _blocks(source: Source, lens: str) -> Iterator[Array]:
-    for layers, heads in blocks(source.document["shapes"][lens]):
-        yield source.maps(lens, layers, heads)
+    def parts(self, lens: str) -> Iterator[MapPart]:
+        for layers, heads in blocks(self.document["shapes"][lens]):
+            yield MapPart(layers.start, heads.start, 0, self.whole_maps[lens][layers, heads][0])
 
 
 def _pieces(array: Array) -> Chunks:
@@ -101,8 +103,8 @@ def stream_safetensors(source: Source) -> Chunks:
     text += b" " * (-len(text) % 8)
     yield struct.pack("<Q", len(text)) + text
     for lens in shapes:
-        for block in _blocks(source, lens):
-            yield from _pieces(block)
+        for part in source.parts(lens):
+            yield from _pieces(part.values)
     for array in small.values():
         yield from _pieces(array)
 
@@ -115,8 +117,8 @@ def stream_npz(source: Source) -> Chunks:
             with archive.open(f"map/{lens}.npy", "w", force_zip64=True) as file:
                 shape = tuple(source.document["shapes"][lens])
                 np.lib.format.write_array_header_2_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
-                for block in _blocks(source, lens):
-                    for piece in _pieces(block):
+                for part in source.parts(lens):
+                    for piece in _pieces(part.values):
                         file.write(piece)
                         yield
         for name, array in sorted(source.arrays.items()):
@@ -142,8 +144,8 @@ def stream_csv(source: Source, by_layer: Collection[str] = ()) -> Chunks:
     check_lines(source.document)
     queries, keys = tokens_of(source.document)
     yield csv_text([COLUMNS]).encode()
-    for lens, layer, head, rows in _heads(source, by_layer):
-        for q, row in enumerate(rows):
+    for lens, layer, head, first, rows in _rows(source, by_layer):
+        for q, row in enumerate(rows, first):
             valid = np.flatnonzero(~np.isnan(row)).tolist()
             yield csv_text((lens, layer, head, q, k, queries[q], keys[k], row[k]) for k in valid).encode()
 
@@ -179,12 +181,13 @@ def _groups(tables: Iterable[Any]) -> Iterator[list[Any]]:
 
 
 def _tables(source: Source, schema: Any, by_layer: Collection[str]) -> Iterator[Any]:
-    """Yield the entries of each head of every map as a pyarrow.Table."""
+    """Yield the entries of some rows of every map as a pyarrow.Table."""
     kept, number = source.document["kept"], pa.int32()
     queries, keys = (pa.array([json.loads(text) for text in side]) for side in tokens_of(source.document))
-    for lens, layer, head, rows in _heads(source, by_layer):
-        valid = ~np.isnan(rows)  # [Q, K]
-        q, k = (pa.array(axis, number) for axis in np.nonzero(valid))  # [n] each
+    for lens, layer, head, first, rows in _rows(source, by_layer):
+        valid = ~np.isnan(rows)  # [R, K]
+        places_q, places_k = np.nonzero(valid)  # [n] each
+        q, k = pa.array(places_q + first, number), pa.array(places_k, number)
         places, layers, heads = (
             pa.repeat(pa.scalar(value, number), len(q)) for value in (kept.index(lens), layer, head)
         )
@@ -193,14 +196,14 @@ def _tables(source: Source, schema: Any, by_layer: Collection[str]) -> Iterator[
         yield pa.Table.from_arrays([lenses, layers, heads, q, k, *texts, pa.array(rows[valid])], schema=schema)
 
 
-def _heads(source: Source, by_layer: Collection[str]) -> Iterator[tuple[str, int, int | None, Array]]:
-    """Yield the lens, the layer and head in the model, and [Q, K] of each head; the head is None for a map of a whole layer."""
+def _rows(source: Source, by_layer: Collection[str]) -> Iterator[tuple[str, int, int | None, int, Array]]:
+    """Yield the lens, the layer and head in the model, and some rows [R, K] with the number of the first; the head is None for a map of a whole layer."""
     document = source.document
     for lens in document["kept"]:
-        for layers, heads in blocks(document["shapes"][lens]):
-            layer = document["layers"][layers.start]
-            for place, rows in enumerate(source.maps(lens, layers, heads)[0], heads.start):
-                yield lens, layer, None if lens in by_layer else document["heads"][place], rows
+        for part in source.parts(lens):
+            layer = document["layers"][part.layer]
+            for place, rows in enumerate(part.values, part.head):
+                yield lens, layer, None if lens in by_layer else document["heads"][place], part.row, rows
 
 
 def check_lines(document: dict[str, Any], most: int = MOST_LINES) -> None:

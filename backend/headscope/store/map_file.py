@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,15 @@ Fill = Callable[[list[Piece]], None]
 BLOCK = 16 * 1024 * 1024
 # Blocks up to this many bytes are hashed faster than a thread starts.
 SMALL = 256 * 1024
+
+
+class MapPart(NamedTuple):
+    """Heads of a layer, both by index, from `head` on: `values` [H', R, K] float32 are their rows from `row` on, all rows if there are several heads."""
+
+    layer: int
+    head: int
+    row: int
+    values: Array
 
 
 class Corrupt(Exception):

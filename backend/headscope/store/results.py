@@ -22,7 +22,20 @@ from .entries import EntryStore
 from .factor_file import encode, read_factors
 from .index import Index
 from .manifest import NAME, Manifest, ManifestCache
-from .map_file import Corrupt, Fill, MapWriter, Shape, as_file, blocks, file_of, read_heads, storing, values_of
+from .map_file import (
+    BLOCK,
+    Corrupt,
+    Fill,
+    MapPart,
+    MapWriter,
+    Shape,
+    as_file,
+    blocks,
+    file_of,
+    read_heads,
+    storing,
+    values_of,
+)
 from .staging import Attempt
 
 SMALL = "small.safetensors"
@@ -86,6 +99,18 @@ class Stored:
             return
         for layer, head in product(range(shape[0])[layers], range(shape[1])[heads]):
             yield Whole(self.maps(lens, slice(layer, layer + 1), slice(head, head + 1))[0])
+
+    def parts(self, lens: str) -> Iterator[MapPart]:
+        """Yield all maps of `lens`, some megabytes at a time: layer by layer, head by head, row by row. Raises Corrupt."""
+        _, heads, queries, keys = shape = self._shape(lens)
+        if not self.is_factored(lens):
+            for layers, block in blocks(shape):
+                yield MapPart(layers.start, block.start, 0, self.maps(lens, layers, block)[0])
+            return
+        rows = max(1, BLOCK // (4 * keys))
+        for place, factors in enumerate(self.factors(lens, EVERY, EVERY)):
+            for row in range(0, queries, rows):
+                yield MapPart(*divmod(place, heads), row, factors.tile(0, slice(row, row + rows))[None])
 
     def map_file(self, lens: str, layers: slice, heads: slice) -> memoryview:
         """Return the same as a safetensors file with one tensor, `map`. Raises Corrupt."""

@@ -126,7 +126,8 @@ class MapSlice(BaseModel):
 def rows_at_once(grouping: Grouping, queries: slice, keys: slice) -> int:
     """Return how many rows of a window of a merged map are computed at once."""
     columns = grouping.cut(queries, keys)[2]
-    return max(1, COMPUTED // max(1, columns.stop - columns.start))
+    most: int = max(1, COMPUTED // max(1, columns.stop - columns.start))
+    return most
 
 
 def read_rows(factors: Factors, grouping: Grouping, queries: slice, keys: slice) -> Iterator[tuple[int, Array]]:
