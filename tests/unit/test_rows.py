@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch.utils._python_dispatch import TorchDispatchMode
-from transformers import GPT2Config, GPT2Model, T5Config, T5ForConditionalGeneration
+from transformers import Aimv2TextConfig, Aimv2TextModel, GPT2Config, GPT2Model, T5Config, T5ForConditionalGeneration
 
 import headscope
 from headscope import LENSES, MEASURES, Model
@@ -27,7 +27,7 @@ from headscope.errors import NonFinite
 from headscope.lenses.base import RowLens
 from headscope.measures.thumbnail import RowPool, pool
 
-from .conftest import TINY
+from .conftest import TINY, eager
 from .test_map_factors import MODELS
 from .test_rowspace import hard_values, make_layer
 
@@ -148,6 +148,19 @@ def test_models_with_terms(name: str, rows: list[int]) -> None:
     for lenses in (LENS_NAMES, ["weights"]):
         same(*[read(model, token_ids=numbers(180), lenses=lenses) for read in (analyse, whole)])
     assert rows
+
+
+def test_omitted_masks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A causal model whose modules say that they are not causal: what the probe saw counts, as in the model's own eager attention."""
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 32}
+    model = headscope.load(Aimv2TextModel(Aimv2TextConfig(vocab_size=100, **sizes)))
+    assert not model.module.encoder.layers[0].attention.is_causal
+    inputs = {"input_ids": torch.tensor([numbers(60)]), "attention_mask": torch.ones(1, 60, dtype=torch.long)}
+    expected = eager(model, inputs).attentions
+    monkeypatch.setattr("headscope.capture.interface.LONG", 1)
+    _, maps = analyse(model, token_ids=numbers(60))
+    np.testing.assert_allclose(maps["weights"], torch.cat(expected), atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])

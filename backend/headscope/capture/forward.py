@@ -35,10 +35,10 @@ class PassRecorder:
         inputs: Sequence[ModelInput],
         on_batch: OnBatch | None = None,
     ) -> None:
-        may_omit = bool(getattr(model.module, "_supports_sdpa", False))
-        self.masks, self.size, self.home = Masks(may_omit), len(inputs), model.device
+        modules, omits = _Modules(model.module), bool(getattr(model.module, "_supports_sdpa", False))
+        causal = {id(modules[str(site.module)]): site.causal for site in sites.all} if omits else None
+        self.masks, self.size, self.home = Masks(causal), len(inputs), model.device
         self._on_batch = on_batch
-        modules = _Modules(model.module)
         self._gates = GateReader(modules, sites.of(kind), self.size)
         self._recordings = [Recording(modules, sites, kind, one, row, self.size) for row, one in enumerate(inputs)]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -145,24 +145,28 @@ PATCH = "headscope_patch"  # attribute of a module that calls the attention func
 
 
 class Masks:
-    """A cache of the last few masks: most layers share one."""
+    """The masks of a pass, the last few of which are cached: most layers share one. `causal` says of the modules that attend, by id, which are causal on the probe.
 
-    def __init__(self, may_omit: bool = False) -> None:
+    Without it no mask is omitted.
+    """
+
+    def __init__(self, causal: Mapping[int, bool] | None = None) -> None:
         self._known: list[tuple[Tensor | None, Tensor | None, bool, tuple[int, int], list[Mask]]] = []
-        self._may_omit, self._omitted = may_omit, False
+        self._causal, self._omitted = causal or {}, set[tuple[int, int]]()
 
     def make(self, **options: Any) -> Tensor | None:
         """Return the additive mask that a model asks for, None for a causal one of a long input: it would be larger than anything else of the pass."""
-        if self._may_omit and options["q_length"] >= LONG and sdpa_mask(**options) is None:
-            self._omitted = True
+        sides = options["q_length"], options["kv_length"]
+        long = sides[0] == sides[1] >= LONG and options.get("allow_is_causal_skip", False)
+        if self._causal and long and sdpa_mask(**{**options, "allow_is_bidirectional_skip": False}) is None:
+            self._omitted.add(sides)
             return None
         made: Tensor | None = eager_mask(**options)
         return made
 
-    def is_causal(self, module: Any, sides: tuple[int, int], is_causal: bool | None) -> bool:
-        """Return whether a call without a mask is causal: as with scaled_dot_product_attention, if the module says so, or the call itself."""
-        said = getattr(module, "is_causal", True) if is_causal is None else is_causal
-        return self._omitted and bool(said) and sides[0] == sides[1] >= LONG
+    def is_causal(self, module: Any, sides: tuple[int, int]) -> bool:
+        """Return whether a call without a mask is causal: a mask of its size was omitted, and the module's was causal on the probe."""
+        return sides in self._omitted and self._causal.get(id(module), False)
 
     def read(
         self,
@@ -244,14 +248,13 @@ def attention(
     s_aux: Tensor | None = None,
     sinks: Tensor | None = None,
     indices: Tensor | None = None,
-    is_causal: bool | None = None,
     **rest: Any,
 ) -> tuple[Tensor, None]:
     """Query [B, H, Q, D'], key and value [B, G, K, D] -> output [B, Q, H, D], with the signature of transformers' AttentionInterface."""
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     s_aux = sinks if s_aux is None else s_aux
     recorder, sides = _recorder.get(), (query.shape[2], key.shape[2])
-    causal = attention_mask is None and recorder is not None and recorder.masks.is_causal(module, sides, is_causal)
+    causal = attention_mask is None and recorder is not None and recorder.masks.is_causal(module, sides)
     if indices is not None:
         attention_mask = causal_mask(*sides, query.device) if causal else attention_mask
         attention_mask, causal = _without_unselected(indices, attention_mask, key.shape[2]), False
