@@ -35,7 +35,8 @@ def key(lab: Users, adas: str) -> Iterator[str]:
 
 def query_of(path: str) -> dict[str, str]:
     """Return the query that a route requires."""
-    more = {"/edges/": {"layer": "0", "head": "0"}, "/ask": {"q": "vertical"}}
+    of_a_head = {"layer": "0", "head": "0"}
+    more = {"/edges/": of_a_head, "/sums/": of_a_head, "/ask": {"q": "vertical"}}
     return next((fields for part, fields in more.items() if part in path), {})
 
 

@@ -19,7 +19,12 @@ UNKNOWN_ID = "0" * 32
 NAMES = {
     "model": "bert", "lens": "weights", "measure": "entropy", "figure": "entropy", "table": "heads", "layer": "0", "head": "0",
 }  # fmt: skip
-QUERY = {"/edges/": "?layer=0&head=0", "/ask": "?q=vertical", "/datasets": "?name=cats.jsonl"}
+QUERY = {
+    "/edges/": "?layer=0&head=0",
+    "/sums/": "?layer=0&head=0",
+    "/ask": "?q=vertical",
+    "/datasets": "?name=cats.jsonl",
+}
 DOCUMENT = document()
 ROUTES = [(method.upper(), path) for path, methods in DOCUMENT["paths"].items() for method in methods]
 OF_ONE = [(method, path) for method, path in ROUTES if "/analyses/{id}" in path]
