@@ -12,19 +12,20 @@ import pytest
 
 from headscope.api.middleware.access import RECHECK_SECONDS
 from tests.api.users import Users, users
-from tests.support.server import API, SLOW
+from tests.support.server import API, SLOW, eventually
 
 
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[tuple[Users, str]]:
     """A server whose worker process is stopped, and the events of an analysis of Ada's and Emmy's that does not end."""
     with users(tmp_path_factory.mktemp("stopped") / "home", models) as lab:
-        id_ = lab.ada.post(f"{API}/analyses", json=SLOW).json()["id"]
-        assert lab.emmy.post(f"{API}/analyses", json=SLOW).json()["id"] == id_
-        child = lab.server.child()
-        child.suspend()
+        # A process that stands still is replaced after a while: by one that takes as long again.
+        body = {**SLOW, "text": SLOW["text"] * 4, "max_tokens": 1000}
+        id_ = lab.ada.post(f"{API}/analyses", json=body).json()["id"]
+        assert lab.emmy.post(f"{API}/analyses", json=body).json()["id"] == id_
+        eventually(lambda: lab.ada.get(f"{API}/analyses/{id_}").json()["status"] == "running", "its run")
+        lab.server.child().suspend()
         yield lab, id_
-        child.kill()
 
 
 def test_streams_end_with_the_right_to_read_them(stopped: tuple[Users, str]) -> None:

@@ -15,7 +15,7 @@ import pytest
 from playwright.sync_api import expect
 from safetensors.numpy import load
 
-from headscope.measures.received import find_sinks
+from headscope.measures.received import received_and_given, sinks_of
 from tests.browser.axe import check
 from tests.browser.test_head import number, said, weights
 from tests.browser.visit import Visit, address, box
@@ -126,7 +126,8 @@ def test_tokens_that_are_left_out_leave_their_sentences(visit: Visit, server: Se
     text, layer, head = "One of them, she said, was late. They had, as we know, three boats. Why?", 5, 6
     tokens, map_ = server.analyse(model="minilm", text=text)["tokens"], weights(server, text, layer, head)
     ordinary = np.array([token["kind"] != "special" for token in tokens])
-    sinks = tuple(int(place) for place in np.flatnonzero(find_sinks(map_, None) & ordinary))
+    found = sinks_of(*received_and_given(map_), None)
+    sinks = tuple(int(place) for place in np.flatnonzero(found & ordinary))
     assert [tokens[sink]["text"] for sink in sinks] == ["boats"]
     groups = groups_of(tokens, [0, text.index("They"), text.index("Why")], sinks)
     values = folded(map_, groups)

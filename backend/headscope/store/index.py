@@ -45,12 +45,12 @@ class Index:
         """Return which of these entries are indexed, and whether the backend has none of the others."""
 
         def find(database: Database) -> tuple[set[str], bool]:
-            with database.read() as connection:
-                found = set(
-                    connection.execute(sa.select(results.c.id).where(self._mine, results.c.id.in_(ids))).scalars()
-                )
-                complete = sa.select(stores.c.complete).where(stores.c.store == self._store)
-                return found, len(found) == len(set(ids)) or bool(connection.execute(complete).scalar())
+            entries = sa.select(results.c.id, sa.true()).where(self._mine, results.c.id.in_(ids))
+            complete = sa.select(stores.c.store, sa.false()).where(stores.c.store == self._store, stores.c.complete)
+            with database.read() as connection:  # one statement, because others may complete the index between two
+                rows = connection.execute(sa.union_all(entries, complete)).all()
+            found = {id_ for id_, is_entry in rows if is_entry}
+            return found, len(found) == len(set(ids)) or len(found) < len(rows)
 
         return self._try(find) or (set(), False)
 
