@@ -169,28 +169,29 @@ def check(planned: MemoryPlan, limit: int) -> MemoryPlan:
 
 def check_kept(planned: MemoryPlan, kept: int) -> None:
     """Raise BudgetExceeded if the bytes kept so far exceed the plan's limit, because heads that were expected to have factors have none."""
-    actual = kept + planned.work_bytes
-    if actual > planned.limit:
-        limit = int(planned.limit)
-        raise BudgetExceeded(
-            f"Some heads have no factors, and with their maps the result exceeds {size(limit)}. Analyse fewer tokens, layers or lenses, or keep no maps (maps: false).",
-            pointer="/text",
-            limit=limit,
-            actual=actual,
-        )
+    _check(
+        planned,
+        kept + planned.work_bytes,
+        "Some heads have no factors, and with their maps the result needs {}; one analysis may take {}. "
+        "Analyse fewer tokens, layers or lenses, or keep no maps (maps: false).",
+    )
 
 
 def check_whole(planned: MemoryPlan) -> None:
     """Raise BudgetExceeded if there is no room for whole maps, which some heads need although they were expected to have factors."""
-    actual = planned.map_bytes + planned.map_work_bytes
+    _check(
+        planned,
+        planned.map_bytes + planned.map_work_bytes,
+        "Some heads can only be read as whole maps, which need {}; one analysis may take {}. "
+        "Analyse fewer tokens, or choose other lenses.",
+    )
+
+
+def _check(planned: MemoryPlan, actual: int, detail: str) -> None:
+    """Raise BudgetExceeded with both sizes in its detail if so many bytes exceed the limit."""
     if actual > planned.limit:
         limit = int(planned.limit)
-        raise BudgetExceeded(
-            f"Some heads can only be read as whole maps, which need {size(actual)}; one analysis may take {size(limit)}. Analyse fewer tokens, or choose other lenses.",
-            pointer="/text",
-            limit=limit,
-            actual=actual,
-        )
+        raise BudgetExceeded(detail.format(size(actual), size(limit)), pointer="/text", limit=limit, actual=actual)
 
 
 def _cut(planned: MemoryPlan, tokens: int) -> MemoryPlan:

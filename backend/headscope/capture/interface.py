@@ -145,7 +145,7 @@ PATCH = "headscope_patch"  # attribute of a module that calls the attention func
 
 
 class Masks:
-    """The masks of a pass, the last few of which are cached: most layers share one. `causal` says of the modules that attend, by id, which are causal on the probe.
+    """The masks of a pass, the last few of which are cached: most layers share one. `causal` has, by id, whether each attention module was causal on the probe.
 
     Without it no mask is omitted.
     """

@@ -32,7 +32,7 @@ class _OutOfTime(Exception):
 
 
 class WorkerProcess:
-    """Claims jobs from the database, runs them with an engine, and writes their ends; reports progress and sends heartbeats meanwhile.
+    """Claims jobs from the database, runs them with an engine, and writes their ends. While they run, it reports progress and sends heartbeats.
 
     Jobs run in the main thread, where a timer interrupts them after `job_seconds`. With `idle_heartbeats`, servers know a worker that runs no job, too.
     """

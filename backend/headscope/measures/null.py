@@ -17,7 +17,7 @@ def share(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Any)
 
 
 def _norms(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Any) -> Tensor:
-    """Return the squared norm of every row, and what of it is kept, [H, Q, 2]."""
+    """Return the squared norm of every row, and the part of it that effective attention keeps, [H, Q, 2]."""
     norms = layer.weights.norm(dim=-1).square()  # [H, Q]
     return torch.stack([norms, required(readings["effective"].kept) * norms], -1)
 

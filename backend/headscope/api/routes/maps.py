@@ -173,8 +173,8 @@ async def sums(
         _, _, q, k = stored.document["shapes"][lens]
         analysis.service.limiters.memory.take(COMPUTED * COMPUTED_BYTES if stored.is_factored(lens) else q * k * 4)
         (factors,) = stored.factors(lens, layers, heads)
-        step = max(1, COMPUTED // max(1, k))
-        return encode(sum_rows(factors.tile(0, slice(low, low + step)) for low in range(0, q, step)), format_)
+        rows = read_rows(factors, Grouping(), slice(0, q), slice(0, k))
+        return encode(sum_rows(values for _, values in rows), format_)
 
     return await analysis.respond(format_, respond)
 
