@@ -11,8 +11,8 @@ from playwright.sync_api import Route, expect
 from tests.browser.visit import Visit, address
 from tests.support.server import Server, eventually
 
-# A second or two of the model `deep`.
-LASTING = "The cat sat on the mat because it was tired. " * 12
+# Some seconds of the model `deep`.
+LASTING = "The cat sat on the mat because it was tired. " * 36
 
 
 def kept(visit: Visit) -> None:
@@ -104,22 +104,25 @@ new MutationObserver(() => {
 }).observe(document.body, { subtree: true, childList: true, characterData: true })"""
 
 
-def watched(visit: Visit) -> str:
-    """Start a long run by hand; its id, once the page says that the model runs."""
+def paused(visit: Visit, server: Server) -> str:
+    """Start a long run by hand and stop its worker midway, however slowly the page follows; its id, once the page says that the model runs."""
     visit.open()
     with visit.page.expect_response(lambda answer: answer.request.method == "POST") as answer:
         visit.page.goto(f"{visit.root}/{address(model='deep', text=LASTING, head='2.9')}")
+    identity = str(answer.value.json()["id"])
+    server.forward(identity)
+    server.child().suspend()
     line = visit.page.get_by_role("status").filter(has_text="Escape cancels.")
     expect(line).to_contain_text(
         re.compile("Waiting for the worker|Loading the model|Running the model|Reading the maps")
     )
-    return str(answer.value.json()["id"])
+    return identity
 
 
 def test_progress_and_cancel(visits: Callable[..., Visit], server: Server) -> None:
     """A line and a thin bar while it runs, the old picture dimmed; Escape ends it here and on the server."""
     visit = visits(reduced_motion="reduce")
-    identity = watched(visit)
+    identity = paused(visit, server)
     expect(visit.page.get_by_role("main")).to_have_attribute("aria-busy", "true")
     bar = visit.page.get_by_role("progressbar")
     expect(bar).to_have_css("height", "2px")
@@ -127,6 +130,7 @@ def test_progress_and_cancel(visits: Callable[..., Visit], server: Server) -> No
     expect(bar).to_have_css("transition-duration", "0s")
     moving = "document.getAnimations().filter(({ effect }) => effect.getTiming().duration > 0).length"
     assert visit.page.evaluate(moving) == 0
+    server.child().resume()
     visit.page.keyboard.press("Escape")
     expect(bar).to_have_count(0)
     expect(visit.page.get_by_role("main")).to_have_attribute("aria-busy", "false")
@@ -155,9 +159,8 @@ def test_cancel_before_the_answer(visit: Visit, server: Server) -> None:
 
 def test_worker_killed(visit: Visit, server: Server) -> None:
     """The page says that the worker was restarted, and then shows the result."""
-    identity = watched(visit)
-    server.forward(identity)
-    visit.page.evaluate(RECORD)  # the second attempt may be done within a second
+    identity = paused(visit, server)
+    visit.page.evaluate(RECORD)
     server.kill_child()
     visit.holds("said.some((text) => text.includes('was restarted'))")
     expect(visit.page.get_by_text("120 heads")).to_be_visible()
