@@ -236,7 +236,9 @@ def _warnings(result: Result, recipe: _Recipe, facts: Facts) -> Iterator[ResultW
 
 def _logits(output: Any, row: int) -> Array:
     if not hasattr(output, "logits"):
-        raise Unsupported("This model has no head that returns logits. Load it with one, or omit keep_logits.")
+        raise Unsupported(
+            "This model has no head that returns logits. Load it with one, or omit keep_logits and predictions."
+        )
     found: Array = output.logits[row].float().cpu().numpy()
     return found
 

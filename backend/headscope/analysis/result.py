@@ -14,11 +14,13 @@ from ..core.attention import Kind, ResultWarning
 from ..core.factors import Factors
 from ..core.tokens import TOKENS, Token
 from ..models.tokens import Grid
+from .predictions import Predictions
 from .request import AnalysisRequest
 
 Shape = tuple[int, int, int, int]
 # Prefix of an array's flat name -> the field of Result that holds it.
 GROUPS = {"tile": "tiles", "measure": "measures", "note": "notes"}
+PREDICTED = ("ids", "logits", "probabilities")
 # Parser of a part of a document.
 GRID = TypeAdapter[Grid | None](Grid | None)
 
@@ -80,6 +82,7 @@ class Result:
     warnings: list[ResultWarning] = field(default_factory=list)  # caveats to consider when reading the maps
     timing_ms: dict[str, float] = field(default_factory=dict)
     logits: Array | None = None  # [Q, vocabulary], if they were kept
+    predictions: Predictions | None = None  # likewise
     full_text: str | None = None  # the text that token offsets refer to, with what the model generated
     target_text: str | None = None  # the same for the decoder of an encoder-decoder
     generated: int = 0  # tokens at the end that the model generated
@@ -102,6 +105,7 @@ class Result:
             "full_text": self.full_text,
             "target_text": self.target_text,
             "generated": self.generated,
+            "predictions": None if self.predictions is None else self.predictions.texts,
             "grid": None if self.grid is None else asdict(self.grid),
             "shape": list(self.shape),
             "shapes": {lens: list(shape) for lens, shape in self.shapes.items()},
@@ -120,10 +124,12 @@ class Result:
         }
 
     def to_arrays(self) -> dict[str, Array]:
-        """Return the small arrays under flat names: tile/weights/scale, measure/entropy/weights, note/effective/rank, keys, picture."""
+        """Return the small arrays under flat names: tile/weights/scale, measure/entropy/weights, note/effective/rank, keys, picture, predictions/ids."""
         flat = {"keys": self.keys}
         if self.picture is not None:
             flat["picture"] = self.picture
+        if self.predictions is not None:
+            flat |= {f"predictions/{name}": getattr(self.predictions, name) for name in PREDICTED}
         for group, attribute in GROUPS.items():
             for name, parts in getattr(self, attribute).items():
                 flat |= {f"{group}/{name}/{part}": values for part, values in parts.items()}
@@ -138,6 +144,7 @@ class Result:
             if group in GROUPS:
                 name, _, part = rest.partition("/")
                 groups[GROUPS[group]].setdefault(name, {})[part] = array
+        texts = document.get("predictions")
         tokens, copied = TOKENS.validate_python(document["tokens"]), ("kind", "layers", "heads", "head_width", "causal")
         return cls(
             request=AnalysisRequest.model_validate(document["request"]),
@@ -149,6 +156,9 @@ class Result:
             shapes={lens: (a, b, c, d) for lens, (a, b, c, d) in document["shapes"].items()},
             warnings=[ResultWarning(**warning) for warning in document["warnings"]],
             logits=arrays.get("logits"),
+            predictions=None
+            if texts is None
+            else Predictions(texts=texts, **{name: arrays[f"predictions/{name}"] for name in PREDICTED}),
             **{name: document[name] for name in (*copied, "full_text", "target_text", "generated", "timing_ms")},
             **groups,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -12,6 +12,7 @@ import psutil
 
 from .. import figures
 from ..analysis import pipeline
+from ..analysis.predictions import top_predictions
 from ..analysis.reader import Progress
 from ..analysis.result import MemorySink, Result
 from ..core import words
@@ -216,6 +217,7 @@ def analyze(
     dtype: Literal["float32", "float64", "bfloat16", "float16"] = "float32",
     maps: bool = True,
     keep_logits: bool = False,
+    predictions: int = 0,
     generate: Mapping[str, Any] | None = None,
     mask: Sequence[int] | None = None,
     pos: Sequence[str] | None = None,
@@ -227,7 +229,8 @@ def analyze(
     `model` is the result of load(), or an argument of it. By default the model attends by the mechanism it was trained with, softmax for most models. The
     maps are float32 [L, H, Q, K]; with maps=False only thumbnails and measures are kept. `layers` and `heads` select some, counted from 0. `max_tokens`
     truncates the input, counting special tokens. `messages` is a conversation, each message with its role (system, user or assistant) and its content,
-    which the model's own chat template formats; tokens then have a `role`. `mask` replaces tokens, counted from 0, by the model's mask token.
+    which the model's own chat template formats; tokens then have a `role`. `mask` replaces tokens, counted from 0, by the model's mask token. `predictions` is
+    the number of most likely tokens, or classes, that a model with an output head predicts at every position.
 
     Raises a HeadscopeError, whose `code` and `detail` state the problem and what to do.
 
@@ -262,7 +265,11 @@ def analyze(
     )
     sink = MemorySink()
     limit = int(psutil.virtual_memory().available * 0.9)
-    result = pipeline.run(model, request, sink, limit=limit, progress=progress, keep_logits=keep_logits)
+    keeps = keep_logits or predictions > 0
+    result = pipeline.run(model, request, sink, limit=limit, progress=progress, keep_logits=keeps)
+    if predictions > 0 and result.logits is not None:
+        found = top_predictions(model, result.logits, predictions)
+        result = replace(result, predictions=found, logits=result.logits if keep_logits else None)
     # The digest of files is computed on demand; a model in memory may change, so its digest is computed now.
     # Not earlier: bitsandbytes rounds the scales of its weights when they are first used.
     digest = None if model.source else model.digest

@@ -1,0 +1,52 @@
+"""What a model with an output head predicts at every token, or of the whole input."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from ..core.arrays import Array
+from ..models.loading import Model
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """The k most likely tokens at every position, most likely first; of a classifier of whole inputs, the classes in one row.
+
+    ids            int64 [Q, k]    numbers of the tokens or classes, counted from 0
+    texts          Q lists of k    the token with its leading space, the name of the class, or the number where neither is known
+    logits         float32 [Q, k]  the model's own output
+    probabilities  float32 [Q, k]  softmax over all tokens or classes, 0..1
+
+    In a causal model, row i predicts token i + 1; in a masked one, token i itself.
+    """
+
+    ids: Array
+    texts: list[list[str]]
+    logits: Array
+    probabilities: Array
+
+
+def top_predictions(model: Model, logits: Array, count: int) -> Predictions:
+    """Return the `count` largest of the logits [Q, vocabulary] or [classes] of every row, fewer if there are fewer."""
+    rows = torch.from_numpy(logits).reshape(-1, logits.shape[-1])
+    found = rows.topk(min(count, rows.shape[-1]), dim=-1)
+    probabilities = torch.exp(found.values.double() - rows.double().logsumexp(-1, keepdim=True)).float()
+    texts = [texts_of(model, row) for row in found.indices.tolist()]
+    return Predictions(found.indices.numpy(), texts, found.values.numpy(), probabilities.numpy())
+
+
+def texts_of(model: Model, ids: Sequence[int]) -> list[str]:
+    """Return what the model's outputs with these numbers stand for: tokens, or classes."""
+    if not writes_tokens(model):
+        named = getattr(model.module.config, "id2label", None) or {}
+        return [str(named.get(one, one)) for one in ids]
+    tokenizer = model.target_tokenizer or model.tokenizer
+    return [str(one) if tokenizer is None else tokenizer.decode([one], skip_special_tokens=False) for one in ids]
+
+
+def writes_tokens(model: Model) -> bool:
+    """Return whether the model's outputs are logits of tokens."""
+    return model.module.get_output_embeddings() is not None
