@@ -1,25 +1,21 @@
-"""Each fault of the matrix once, with a few jobs. `make faults` repeats all of them with many jobs."""
+"""The faults of the matrix that no other test has, once each and with few jobs. `make faults` repeats all of them with many jobs, in both deployments."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.faults.load import reference, requests
-from tests.faults.matrix import CLUSTER, EMBEDDED, FAULTS
-from tests.faults.stage import Stage, open_deployment
+from tests.faults.matrix import FAULTS
+from tests.faults.stage import Stage
 from tests.support.cluster import Cluster
 from tests.support.server import Server
 
 JOBS = 4
-# These take less time there.
-QUICKER = frozenset({"disk-full", "files-damaged"})
-# These have tests of their own beside this one, which look closer.
+# These have tests of their own beside this one, which look closer: test_chaos kills everything, test_storage fills disks and damages files.
 ELSEWHERE = frozenset(
-    "none model-killed poison worker-killed worker-restarted worker-told-to-stop server-killed server-told-to-stop "
-    "broker-killed broker-stands-still broker-emptied database-killed database-stands-still same-request cancelled".split()
+    "none model-killed memory-killed all-killed disk-full files-damaged poison worker-killed worker-restarted "
+    "worker-told-to-stop server-killed server-told-to-stop broker-killed broker-stands-still broker-emptied "
+    "database-killed database-stands-still same-request cancelled".split()
 )
 
 
@@ -30,17 +26,13 @@ def expected(embedded: Server) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def stages(
-    tmp_path_factory: pytest.TempPathFactory, models: Path, expected: dict[str, str], disturbed: Cluster
-) -> Iterator[dict[str, Stage]]:
-    """A stage of each deployment."""
-    with open_deployment(EMBEDDED, tmp_path_factory.mktemp(EMBEDDED), models) as server:
-        yield {EMBEDDED: Stage(server, expected, JOBS), CLUSTER: Stage(disturbed, expected, JOBS)}
+def stage(expected: dict[str, str], disturbed: Cluster) -> Stage:
+    """A stage of the cluster."""
+    return Stage(disturbed, expected, JOBS)
 
 
 @pytest.mark.parametrize("name", [name for name in FAULTS if name not in ELSEWHERE])
-def test_nothing_is_lost(name: str, stages: dict[str, Stage]) -> None:
+def test_nothing_is_lost(name: str, stage: Stage) -> None:
     """All jobs end once with the right result, and no response is an undocumented error."""
-    fault = FAULTS[name]
-    account = fault.run(stages[EMBEDDED if name in QUICKER else CLUSTER])
+    account = FAULTS[name].run(stage)
     assert account.kept, account

@@ -137,6 +137,11 @@ SPECIAL: dict[str, dict[str, Any]] = {
     **each("swin swinv2 donut-swin maskformer-swin", SWIN),
     "swin2sr": SWIN | {"patch_size": 1, "image_size": 16},
     **each("longformer led", {"attention_window": 4}),
+    # An argument that becomes no attribute.
+    **each(
+        "gemma4_text gemma4_unified_text embedding_gemma2_text",
+        {"global_head_dim": 2 * HEAD_WIDTH},
+    ),
     "esm": {"vocab_size": VOCABULARY, "pad_token_id": 0, "mask_token_id": 3},
     "esmc": {"num_key_value_heads": HEADS},
     "dbrx": {
@@ -216,7 +221,12 @@ SPECIAL: dict[str, dict[str, Any]] = {
     },
     "deepseek_ocr2_text": {"mlp_layer_types": ["dense", "sparse"], "num_experts_per_tok": 2, "n_routed_experts": 4},
     "unlimited_ocr_text": {"num_key_value_heads": HEADS},
-    "diffusion_gemma_text": {"num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 16},
+    "diffusion_gemma_text": {
+        "num_experts": 4,
+        "top_k_experts": 2,
+        "moe_intermediate_size": 16,
+        "global_head_dim": 2 * HEAD_WIDTH,
+    },
     "ernie4_5_vl_moe_text": {
         "moe_intermediate_size": [16, 16],
         "mlp_layer_types": ["dense", "sparse"],
