@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headscope.core.declarations import CAPABILITIES, Declaration
+from headscope.effects import EFFECTS
 from headscope.figures import FIGURES
 from headscope.figures.studies import STUDY_FIGURES
 from headscope.lenses import LENSES
@@ -18,6 +19,7 @@ KINDS: dict[str, Mapping[str, Any]] = {
     "lens": LENSES,
     "mechanism": MECHANISMS,
     "measure": MEASURES,
+    "effect": EFFECTS,
     "figure": FIGURES,
     "study-figure": STUDY_FIGURES,
 }
@@ -25,6 +27,7 @@ FOLDERS = {
     "lens": "lenses",
     "mechanism": "mechanisms",
     "measure": "measures",
+    "effect": "effects",
     "figure": "figures",
     "study-figure": "figures/studies",
 }

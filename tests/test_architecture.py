@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "backend" / "headscope"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
-PURE = {"mechanisms", "lenses", "measures"}
+PURE = {"effects", "mechanisms", "lenses", "measures"}
 # Pure rooms compute; they neither read nor write anything.
 IMPURE = {"transformers", "io", "os", "pathlib", "socket", "subprocess", "sqlite3", "urllib", "httpx", "logging"}
 BANNED_MODULES = {"pickle", "cPickle", "dill", "joblib", "marshal", "shelve", "kernels"}
@@ -76,7 +76,7 @@ def test_transformers_stay_in_two_places() -> None:
 
 
 def test_mathematics_is_pure() -> None:
-    """Mechanisms, lenses and measures touch no file, no network, no setting."""
+    """Effects, mechanisms, lenses and measures touch no file, no network, no setting."""
     files = [path for path in FILES if name_of(path).split("/")[0] in PURE]
     assert not set(files) & set().union(*map(importing, IMPURE))
     assert not [path for path in files if "open" in called(path)]

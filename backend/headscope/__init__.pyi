@@ -1,5 +1,6 @@
 from . import errors as errors
 from ._version import __version__ as __version__
+from .effects import EFFECTS as EFFECTS
 from .figures import FIGURES as FIGURES
 from .figures.studies import STUDY_FIGURES as STUDY_FIGURES
 from .lenses import LENSES as LENSES
@@ -9,6 +10,8 @@ from .library.analysis import load as load
 from .library.analysis import open as open  # noqa: A004 - headscope.open
 from .library.analysis import study as study
 from .library.compare import compare as compare
+from .library.effect import Effect as Effect
+from .library.effect import effect as effect
 from .library.from_attentions import from_attentions as from_attentions
 from .library.notebook import show as show
 from .library.study import Study as Study

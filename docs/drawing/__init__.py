@@ -1,13 +1,13 @@
 """The pictures of the docs: one deterministic function each, named in the registry of its module.
 
-They are drawn from MiniLM and from what is on record of the twins.
+They are drawn from MiniLM, from a small GPT, and from what is on record of the twins.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from . import answers, curves, heads, hidden, layers, lenses, mechanisms, projections, rows, shares
+from . import answers, curves, effects, heads, hidden, layers, lenses, mechanisms, projections, rows, shares
 from .figure import Figure
 
 # Name of the file in docs/pictures without .svg -> the function that draws it.
@@ -22,4 +22,5 @@ PICTURES: dict[str, Callable[[], Figure]] = {
     **heads.PICTURES,
     **curves.PICTURES,
     **answers.PICTURES,
+    **effects.PICTURES,
 }

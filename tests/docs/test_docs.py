@@ -22,6 +22,7 @@ import headscope
 from headscope import errors
 from headscope.api.schemas.analyses import AnalysisDocument
 from headscope.cli.main import COMMANDS
+from headscope.effects import EFFECTS
 from headscope.figures import FIGURES
 from headscope.figures.studies import STUDY_FIGURES
 from headscope.lenses import LENSES
@@ -95,23 +96,21 @@ def test_codes_are_found_in_the_source():
     assert {"wrong-host", "cross-site", "not-found", "bad-request"} <= set(generate.codes())
 
 
-DECLARED = [
-    (folder, name)
-    for folder, known in (("lenses", LENSES), ("mechanisms", MECHANISMS), ("measures", MEASURES))
-    for name in known
-]
+FOLDERS = {"lenses": LENSES, "mechanisms": MECHANISMS, "measures": MEASURES, "effects": EFFECTS}
+KINDS = {"lenses": "lens", "mechanisms": "mechanism", "measures": "measure", "effects": "effect"}
+DECLARED = [(folder, name) for folder, known in FOLDERS.items() for name in known]
 
 
-def test_every_lens_mechanism_and_measure_has_a_page(subtests):
+def test_every_lens_mechanism_measure_and_effect_has_a_page(subtests):
     for folder, name in DECLARED:
         with subtests.test(folder=folder, name=name):
             page = _text("explanation", folder, f"{name}.md")
-            kind = {"lenses": "lens", "mechanisms": "mechanism", "measures": "measure"}[folder]
+            kind = KINDS[folder]
             assert f"<!-- generated: declaration:{kind}/{name} -->" in page
             for heading in ("Equation", "What it is not", "Edge cases", "Where published code goes wrong", "Source"):
                 assert f"\n## {heading}\n" in page
             assert 'class="equation"' in page
-            known = {"lenses": LENSES, "mechanisms": MECHANISMS, "measures": MEASURES}[folder][name].params.model_fields
+            known = FOLDERS[folder][name].params.model_fields
             assert (f"## Parameters\n\n<!-- generated: parameters:{kind}/{name} -->" in page) == bool(known)
             assert re.search(rf"!\[[^\]]{{10,}}\]\(\.\./\.\./pictures/{name}\.svg\)", page), "a picture, in words too"
             assert f"explanation/{folder}/{name}.md" in (ROOT / "mkdocs.yml").read_text("utf-8")

@@ -14,6 +14,7 @@ from drawing import PICTURES
 from drawing.figure import COLOURS
 from PIL import Image
 
+from headscope.effects import EFFECTS
 from headscope.lenses import LENSES
 from headscope.measures import MEASURES
 from headscope.mechanisms import MECHANISMS
@@ -27,8 +28,8 @@ def test_every_picture_has_its_function_and_every_function_its_picture():
     assert {path.stem for path in TARGET.glob("*.svg")} == set(PICTURES)
 
 
-def test_every_lens_mechanism_and_measure_has_a_picture():
-    assert {*LENSES, *MECHANISMS, *MEASURES} <= set(PICTURES)
+def test_every_lens_mechanism_measure_and_effect_has_a_picture():
+    assert {*LENSES, *MECHANISMS, *MEASURES, *EFFECTS} <= set(PICTURES)
 
 
 def test_picture_is_shown_on_a_page(subtests):

@@ -186,3 +186,21 @@ def test_tiles_from_factors(model: Model, text: str) -> None:
             assert factors is not None
             for head in range(len(layer.heads)):
                 np.testing.assert_allclose(factors.tile(head), whole[head], atol=1e-5, err_msg=name)
+
+
+def test_contributions_sum_to_the_logit(model: Model) -> None:
+    """Of every part of the model; "Paris" is raised over "London" by heads of the last third that read "France"."""
+    text = "The capital of France is"
+    e = headscope.effect(model, text, target=(" Paris", " London"), method={"name": "contribution", "sources": True})
+    logits = headscope.analyze(model, text, lenses=["weights"], measures=[], keep_logits=True).logits
+    assert logits is not None
+    exact = float(logits[-1, e.target.ids[0]] - logits[-1, e.target.ids[1]])
+    assert e.target.value == pytest.approx(exact, rel=1e-4)
+    assert sum(part.sum(dtype=float) for part in e.parts.values()) == pytest.approx(exact, rel=1e-4)
+    assert e.sources is not None
+    np.testing.assert_allclose(e.sources.sum(-1), e.effects, atol=1e-4)
+    name, value = e.top(1)[0]
+    layer, head = map(int, name.split("."))
+    assert value > 0
+    assert layer >= 15
+    assert e.tokens[int(e.sources[layer, head].argmax())].text == "France"

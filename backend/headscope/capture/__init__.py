@@ -3,6 +3,7 @@
 from .batch import Batch, by_input, part
 from .batch_check import batches_exactly
 from .check import examine
+from .direct import DirectPath, HeadOutputs, PathPart, direct_path
 from .forward import capture, capture_many
 from .patched import PatchedModule
 from .recording import INPUT_ERRORS, CaptureSpec, ModelInput
@@ -13,13 +14,17 @@ __all__ = [
     "AttentionSites",
     "Batch",
     "CaptureSpec",
+    "DirectPath",
+    "HeadOutputs",
     "ModelInput",
     "PatchedModule",
+    "PathPart",
     "Site",
     "batches_exactly",
     "by_input",
     "capture",
     "capture_many",
+    "direct_path",
     "examine",
     "part",
 ]

@@ -88,7 +88,7 @@ def _branches(site: Site, layer: _Layer, projected: Tensor) -> Iterator[tuple[Si
     found = [(site, projected)]
     for event in layer.after:
         if equal(event.input, projected) and event.output.shape == projected.shape:
-            form = (_form(event) if _is_norm(event) else None) or _gain(event)
+            form = (norm_form(event) if _is_norm(event) else None) or _gain(event)
             if form is not None:
                 found.append((replace(site, branch_norm=event.name, branch_norm_form=form), event.output))
     yield from found
@@ -121,7 +121,7 @@ def _before_or_after(site: Site, layer: _Layer, event: TraceEvent, x: Tensor) ->
     # Where attention reads a normalised copy, that may be the stream itself once more: a stream that is already normalised.
     if all(any(equal(one, copy) for copy in normalised) for one in direct):
         return replace(site, norm=event.name)
-    form = _form(event)
+    form = norm_form(event)
     return None if form is None else replace(site, norm=event.name, norm_form=form)
 
 
@@ -226,7 +226,7 @@ def _gain(event: TraceEvent) -> NormForm | None:
     return None
 
 
-def _form(event: TraceEvent) -> NormForm | None:
+def norm_form(event: TraceEvent) -> NormForm | None:
     """Return the form that reproduces the normalisation's output."""
     module = event.module
     epsilon = next(

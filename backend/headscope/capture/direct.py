@@ -1,0 +1,350 @@
+"""The direct path from the parts of a model to one of its outputs: what each part adds to the residual stream, and the gradient of the output there.
+
+In one pass, every attention and every feed-forward part is cut from what it reads, and every normalisation keeps the statistics of this input. What is left
+between the parts and the output is linear: the residual stream, whichever multipliers, gains and normalisations are on it, and the output head. The gradient
+is therefore exact, and the products of parts and gradients sum to the output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from threading import get_ident
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from transformers.activations import gelu
+
+from ..errors import Unsupported
+from ..mechanisms.base import Pass
+from ..models.loading import Model
+from ..models.tokens import Encoded
+from . import affine
+from .batch import by_input
+from .closeness import is_close
+from .forward import forward_options
+from .interface import NAME, AttentionCall, Masks, attending_with, recording
+from .residual import norm_form
+from .sites import AttentionSites, Site, norm_at
+from .trace import TraceEvent, first_tensor, flat
+
+NO_HEAD = "This model has no head that returns logits. Load it with one."
+
+NO_PATH = "The residual stream of this model goes through a module that does more than add to it, so its heads have no direct path to the logits."
+
+
+@dataclass(frozen=True)
+class HeadOutputs:
+    """What the heads of one site attend to, at the queries Q that can reach the output.
+
+    weights [H, Q, K], values [G, K, D], output [H, Q, D] = weights @ values
+    """
+
+    weights: Tensor
+    values: Tensor
+    output: Tensor
+
+
+@dataclass(frozen=True)
+class PathPart:
+    """Something that is added to the residual stream, or on the way to the output.
+
+    values, gradient  of heads [Q, H, D], what the output projection reads; of others [..., d]. The gradient is zero where nothing reaches the output.
+    site, heads       of heads
+    layer             of a feed-forward part, counted from 0
+    """
+
+    name: Literal["heads", "mlp", "embedding", "bias"]
+    values: Tensor
+    gradient: Tensor
+    layer: int = -1
+    site: Site | None = None
+    heads: HeadOutputs | None = None
+
+
+@dataclass(frozen=True)
+class DirectPath:
+    """The parts of a model, and what they sum to.
+
+    logits  [vocabulary] or [classes], as the model returns them; `value` is one of them, or a difference, before the cap if they are `capped`
+    """
+
+    value: float
+    ids: tuple[int, ...]
+    logits: Tensor
+    capped: bool
+    parts: list[PathPart]
+
+
+def direct_path(
+    model: Model, encoded: Encoded, sites: AttentionSites, ids: Sequence[int], position: int | None, sources: bool
+) -> DirectPath:
+    """Return the direct path to logit ids[0], minus logit ids[1] if there are two, at a token; without ids to the largest logit.
+
+    `position` is None for a model that classifies whole inputs. With `sources`, heads come with what they attend to. The caller holds the model's lock.
+    Raises Unsupported for models without an output head.
+    """
+    kinds = {site.kind for site in sites.all}
+    chosen = tuple(site for site in sites.all if site.kind in kinds - ({"encoder"} if "decoder" in kinds else set()))
+    walk = _Pass(model, chosen)
+    recorder = PlainRecorder(model, sites, chosen if sources else (), position)
+    with torch.no_grad(), attending_with(NAME, model.module), recording(recorder), walk.hooks():
+        output = model.module(**model.inputs(encoded), **forward_options(model))
+        if getattr(output, "logits", None) is None:
+            raise Unsupported(NO_HEAD, pointer="/model")
+        logits, capped = walk.before_cap(output.logits)
+        row, returned = (one[0] if position is None else one[0, position] for one in (logits, output.logits))
+        ids = tuple(ids) or (int(returned.argmax()),)
+        with torch.enable_grad():
+            value = row[ids[0]] - row[ids[1]] if len(ids) > 1 else row[ids[0]]
+        parts = walk.parts_to(value)
+    outputs = iter(recorder.outputs)
+    parts = [replace(part, heads=next(outputs, None)) if part.name == "heads" else part for part in parts]
+    return DirectPath(float(value.detach()), ids, returned.detach(), capped, parts)
+
+
+class PlainRecorder:
+    """A recorder that attends as the model does, and keeps what the heads of the chosen sites attend to: at one query, or at all of them."""
+
+    def __init__(
+        self,
+        model: Model,
+        sites: AttentionSites,
+        chosen: Sequence[Site] = (),
+        position: int | None = None,
+        size: int = 1,
+    ) -> None:
+        self.masks, self.size, self.home = Masks(), size, model.device
+        self.outputs: list[HeadOutputs] = []
+        self._upcoming, self._chosen = iter(sites.all), set(map(id, chosen))
+        self._rows = slice(None) if position is None else slice(position, position + 1)
+
+    def attend(self, call: AttentionCall) -> Tensor:
+        """Return the heads' outputs [B, H, Q, D]."""
+        found = [self._attend(call, low, high) for low, high in call.blocks()]
+        weights, outputs = (torch.cat(parts, 1) if len(found) > 1 else parts[0] for parts in zip(*found, strict=True))
+        if id(next(self._upcoming, None)) in self._chosen:
+            self.outputs.append(HeadOutputs(weights[0], call.value[0], outputs[0, :, self._rows]))
+        return outputs
+
+    def _attend(self, call: AttentionCall, low: int, high: int) -> tuple[Tensor, Tensor]:
+        """Return weights [B, h, R, K] of the rows that are kept, and outputs [B, h, Q, D]."""
+        weights = Pass().attend(call.scores(0, low, high))  # [B h, Q, K]
+        outputs = weights @ call.shared(call.value, low, high)
+        kept = (weights[:, self._rows] if self._chosen else weights[:, :0]).contiguous()
+        return by_input(kept, self.size), by_input(outputs, self.size)
+
+    def replay(self, query: Tensor, key: Tensor, value: Tensor, rest: dict[str, Any], module: Any) -> Tensor | None:
+        """Return None: no layer is run again."""
+        return None
+
+
+@dataclass(frozen=True)
+class _Leaf:
+    """A part whose gradient is not known yet: that of `tensor`. A constant has a tensor of zeros, which is added where the constant is."""
+
+    part: PathPart
+    tensor: Tensor
+
+
+class _Pass:
+    """The hooks of one pass. Outside of the modules that are cut, gradients are on from the first layer that can reach the output."""
+
+    def __init__(self, model: Model, sites: Sequence[Site]) -> None:
+        if any(site.block is None for site in sites):
+            raise Unsupported("Its layers are not separate modules.", pointer="/model")
+        self._module = model.module
+        self._sites, self._upcoming = sites, iter(sites)
+        self._names = dict(model.module.named_modules())
+        self._leaves: list[_Leaf] = []
+        self._layer, self._thread = -1, get_ident()
+        self._head: Tensor | None = None
+        self._cutting: Any = None
+
+    @contextmanager
+    def hooks(self) -> Iterator[None]:
+        """Watch and cut the modules."""
+        handles: list[Any] = []
+
+        def watch(part: Any, before: Any = None, after: Any = None) -> None:
+            if before is not None:
+                handles.append(part.register_forward_pre_hook(before, with_kwargs=True))
+            if after is not None:
+                handles.append(part.register_forward_hook(after))
+
+        stacks = {str(site.block).rpartition(".")[0] for site in self._sites}
+        try:
+            for name in stacks:
+                for child in self._names[name].children():
+                    watch(child, self._enter_layer)
+            for name, part in self._names.items():
+                if not any(name == stack or name.startswith(f"{stack}.") for stack in stacks):
+                    watch(part, after=self._outside(part))
+            for part, before, after in self._inside(stacks):
+                watch(part, before, after)
+            watch(gelu, after=self._freeze_shared)
+            if (head := self._module.get_output_embeddings()) is not None:
+                watch(head, after=self._keep_head)
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def _inside(self, stacks: set[str]) -> Iterator[tuple[Any, Any, Any]]:
+        """Yield the modules of the layers, with a hook before and after each."""
+        attending = {site.module for site in self._sites}
+        projections = {site.projection for site in self._sites}
+        special = {*attending, *projections}
+
+        def walk(name: str, part: Any) -> Iterator[tuple[Any, Any, Any]]:
+            within = [one for one in special if str(one).startswith(f"{name}.")]
+            if name in projections:
+                yield part, self._read_heads, self._add_offset
+            elif name in attending:
+                yield part, _off, _on
+                for child, inner in part.named_children():  # what follows the projection
+                    yield from walk(f"{name}.{child}", inner)
+            elif _is_norm(part):
+                yield part, None, self._freeze
+            elif within or any(map(_is_norm, part.modules())):
+                for child, inner in part.named_children():
+                    yield from walk(f"{name}.{child}", inner)
+            elif any(one.dim() > 1 for one in part.parameters()):
+                yield part, self._begin_cut, self._cut
+                for child, inner in part.named_children():
+                    yield from walk(f"{name}.{child}", inner)
+
+        for stack in stacks:
+            for child, layer in self._names[stack].named_children():
+                yield from walk(f"{stack}.{child}", layer)
+
+    def _outside(self, part: Any) -> Any:
+        """Return the hook after a module that is in no layer, None if there is none."""
+        if _is_norm(part):
+            return self._freeze
+        if affine.width(part) is not None:
+            return self._add_offset
+        leaf = not any(True for _ in part.children()) and not any(True for _ in part.parameters())
+        return self._freeze_activation if leaf else None
+
+    def before_cap(self, logits: Tensor) -> tuple[Tensor, bool]:
+        """Return the logits that the model returns, and whether they are capped: then those before the cap, if a linear module gives them."""
+        given = self._head
+        if given is None or given.shape != logits.shape:
+            return logits, False
+        ours, theirs = given.detach().double(), logits.detach().double()
+        scale = (ours * theirs).sum() / ours.square().sum()
+        return (logits, False) if is_close((scale * ours).to(logits.dtype), logits.detach()) else (given, True)
+
+    def parts_to(self, value: Tensor) -> list[PathPart]:
+        """Return all parts with the gradient of `value`. Raises Unsupported if some heads have no direct path to it."""
+        found = torch.autograd.grad(value, [leaf.tensor for leaf in self._leaves], allow_unused=True)
+        lost = {leaf.part.name for leaf, grad in zip(self._leaves, found, strict=True) if grad is None}
+        if lost & {"heads", "embedding"}:
+            raise Unsupported(NO_PATH, pointer="/model")
+        pairs = zip(self._leaves, found, strict=True)
+        return [
+            replace(one.part, gradient=one.part.gradient if grad is None else _own(grad, one)) for one, grad in pairs
+        ]
+
+    # -- hooks ----------------------------------------------------------------------------------------------------------------------------
+
+    def _enter_layer(self, part: Any, args: Any, kwargs: Any) -> Any:
+        self._layer += 1
+        if self._layer:
+            return None
+        torch.set_grad_enabled(True)
+        if args:
+            return (self._leaf("embedding", args[0]), *args[1:]), kwargs
+        return args, {**kwargs, "hidden_states": self._leaf("embedding", kwargs["hidden_states"])}
+
+    def _read_heads(self, part: Any, args: Any, kwargs: Any) -> Any:
+        torch.set_grad_enabled(True)
+        site = next(self._upcoming)
+        given = args[0].detach().requires_grad_()
+        by_head = given.detach().reshape(-1, site.heads, given.shape[-1] // site.heads)
+        self._leaves.append(_Leaf(PathPart("heads", by_head, torch.zeros_like(by_head), site.layer, site), given))
+        return (given, *args[1:]), kwargs
+
+    def _begin_cut(self, part: Any, args: Any, kwargs: Any) -> None:
+        """Cut the module from what it reads, unless it is a part of one that is cut, or reads two things, of which one is the stream that it adds to."""
+        given = [one for one in (*args, *kwargs.values()) if isinstance(one, Tensor) and one.requires_grad]
+        if torch.is_grad_enabled() and len(given) == 1:
+            torch.set_grad_enabled(False)
+            self._cutting = part
+
+    def _cut(self, part: Any, args: Any, output: Any) -> Any:
+        if self._cutting is not part:
+            return None
+        self._cutting = None
+        torch.set_grad_enabled(True)
+        found = first_tensor(output if isinstance(output, tuple) else (output,))
+        if found is None:
+            return None
+        leaf = self._leaf("mlp", found)
+        return tuple(leaf if one is found else one for one in output) if isinstance(output, tuple) else leaf
+
+    def _freeze(self, part: Any, args: Any, output: Tensor) -> Any:
+        given = args[0] if args else None
+        if given is None or not (torch.is_grad_enabled() and given.requires_grad):
+            return None
+        still = flat(given.detach())
+        form = norm_form(TraceEvent("", part, still, flat(output.detach())))
+        if form is None:
+            return None
+        norm = norm_at(part, form, still)
+        linear = norm.linear(given, norm.scale.view(*given.shape[:-1], 1))
+        return self._constant(linear, norm.shift)
+
+    def _freeze_activation(self, part: Any, args: Any, output: Any) -> Any:
+        """Hold fixed by how much an activation of the output head, which follows the layers, scales each number."""
+        given = args[0] if args else None
+        if not (isinstance(given, Tensor) and given.requires_grad and isinstance(output, Tensor)):
+            return None
+        if output.shape != given.shape or torch.equal(given, output):
+            return None
+        return given * torch.where(given == 0, 0, output / given).detach()
+
+    def _freeze_shared(self, part: Any, args: Any, output: Any) -> Any:
+        """Do the same for an activation that is a part of no model: other threads may use it, too."""
+        return self._freeze_activation(part, args, output) if get_ident() == self._thread else None
+
+    def _add_offset(self, part: Any, args: Any, output: Tensor) -> Any:
+        if not (torch.is_grad_enabled() and output.requires_grad):
+            return None
+        with torch.no_grad():
+            offset = affine.offset(part, output)
+        return None if offset is None else self._constant(output - offset, offset)
+
+    def _keep_head(self, part: Any, args: Any, output: Tensor) -> None:
+        self._head = output
+
+    def _leaf(self, name: Literal["mlp", "embedding"], values: Tensor) -> Tensor:
+        leaf = values.detach().requires_grad_()
+        part = PathPart(name, values.detach(), torch.zeros_like(values).detach(), self._layer)
+        self._leaves.append(_Leaf(part, leaf))
+        return leaf
+
+    def _constant(self, tensor: Tensor, offset: Tensor) -> Tensor:
+        zeros = torch.zeros_like(tensor).detach().requires_grad_()
+        self._leaves.append(_Leaf(PathPart("bias", offset.detach(), zeros.detach(), self._layer), zeros))
+        return tensor + offset.detach() + zeros
+
+
+def _own(gradient: Tensor, leaf: _Leaf) -> Tensor:
+    """Return the gradient in the shape of the heads, if it is theirs."""
+    return gradient.reshape(leaf.part.values.shape) if leaf.part.name == "heads" else gradient
+
+
+def _is_norm(part: Any) -> bool:
+    return "norm" in type(part).__name__.lower() and not any(True for _ in part.children())
+
+
+def _off(part: Any, args: Any, kwargs: Any) -> None:
+    torch.set_grad_enabled(False)
+
+
+def _on(part: Any, args: Any, output: Any) -> None:
+    torch.set_grad_enabled(True)

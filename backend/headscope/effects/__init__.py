@@ -1,0 +1,10 @@
+"""What heads do to a target: one file per method and one line per method here. This package knows neither models nor files."""
+
+from __future__ import annotations
+
+from ..core.declarations import Declaration
+from .contribution import CONTRIBUTION
+
+EFFECTS: dict[str, Declaration] = {effect.name: effect for effect in (CONTRIBUTION,)}
+
+__all__ = ["EFFECTS"]

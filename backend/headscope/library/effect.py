@@ -1,0 +1,277 @@
+"""What heads do to a prediction: `headscope.effect`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from ..analysis.predictions import texts_of, writes_tokens
+from ..capture import AttentionSites, DirectPath, HeadOutputs, PathPart, direct_path, examine
+from ..core.arrays import Array
+from ..core.attention import Kind
+from ..core.declarations import Declaration
+from ..core.tokens import Token
+from ..effects import EFFECTS
+from ..effects.contribution import contribution, contributions_of_heads, contributions_of_sources
+from ..errors import InvalidRequest, NonFinite, Unknown, Unsupported
+from ..models.loading import Model
+from ..models.tokens import Encoded
+from .analysis import load
+from .arguments import Method, choice, number, numbers, validating
+
+# A token or class, by its text or number.
+Output = str | int
+TOLERANCE = 1e-4  # of what contributions sum to, relative to the target and to the contributions
+NOT_THE_SUM = (
+    "The parts of this model that Headscope knows do not sum to its logits: something else is added to its residual stream, "
+    "or the way from there to the logits is not linear. So contributions cannot be computed."
+)
+
+
+@dataclass(frozen=True)
+class Target:
+    """What an effect is about: one logit, or the difference of two, at one position.
+
+    ids, texts  of the token or class, and of the one whose logit is subtracted, if there is one
+    position    of the token at which the model predicts, counted from 0; None for a class of the whole input
+    value       the logit or the difference, in logits, before the cap if the model caps its logits (`capped`)
+    """
+
+    ids: tuple[int, ...]
+    texts: tuple[str, ...]
+    position: int | None
+    value: float
+    capped: bool = False
+
+    def __str__(self) -> str:
+        name = " - ".join(map(repr, self.texts))
+        return name if self.position is None else f"{name} at token {self.position}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effect:
+    """What every head of a model does to a target. Positive: it raises the logit, or the difference.
+
+    method   name and parameters
+    kind     of attention whose heads these are
+    layers, heads  along axes L and H
+    tokens, key_tokens  along the queries and the keys
+    effects  float32 [L, H], in logits
+    sources  float32 [L, H, K], with sources=True: the parts of `effects` that each token gives, through all queries; otherwise None
+    parts    name -> float32; of contributions, everything that sums to the target: heads by kind [L, H], "mlp" [number of layers], "embedding" [1],
+             and "bias" [1], those of all projections and normalisations
+    """
+
+    model: str
+    method: Mapping[str, Any]
+    target: Target
+    kind: Kind
+    layers: list[int]
+    heads: list[int]
+    tokens: list[Token] = field(repr=False)
+    key_tokens: list[Token] = field(repr=False)
+    effects: Array = field(repr=False)
+    sources: Array | None = field(default=None, repr=False)
+    parts: Mapping[str, Array] = field(default_factory=dict, repr=False)
+
+    def top(self, count: int = 5) -> list[tuple[str, float]]:
+        """Return the heads with the largest effects, whatever their sign, as layer.head, largest first."""
+        order = np.argsort(-np.abs(self.effects), axis=None)[:count]
+        places = (np.unravel_index(place, self.effects.shape) for place in order)
+        return [(f"{self.layers[i]}.{self.heads[j]}", float(self.effects[i, j])) for i, j in places]
+
+    @property
+    def remainder(self) -> float:
+        """The target minus the sum of all parts, in logits: rounding."""
+        return self.target.value - float(sum(part.sum(dtype=float) for part in self.parts.values()))
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name} {value:+.3g}" for name, value in self.top(3))
+        return f"Effect({self.method['name']} on {self.target}, {self.target.value:.3f} logits; largest heads: {shown})"
+
+
+def effect(
+    model: Any,
+    text: str | None = None,
+    text_pair: str | None = None,
+    *,
+    target: Output | tuple[Output, Output] | None = None,
+    position: int | None = None,
+    method: Method = "contribution",
+    token_ids: Sequence[int] | None = None,
+    target_ids: Sequence[int] | None = None,
+    mask: Sequence[int] | None = None,
+    max_tokens: int | None = None,
+    kind: Literal["self", "decoder", "cross"] = "self",
+    dtype: Literal["float32", "float64"] = "float32",
+) -> Effect:
+    """Return what every head does to a prediction of the model.
+
+    `target` is a token or a class, by its text (" Paris", with its space) or its number; a pair of them, for the difference of their logits; by default the
+    model's own choice. `position` is the token at which the model predicts, counted from 0, or from the end if negative: by default the last one of a causal
+    model or a decoder, and the mask token of a masked one. `method` is "contribution", what a head writes on the direct path; its parameter `sources` also
+    splits that by token. `kind` chooses the heads of an encoder-decoder, those of its decoder by default; other arguments are those of `analyze`.
+
+    Raises a HeadscopeError; Unsupported for models without an output head, and where the sum of all parts is not the logit.
+
+    >>> import headscope
+    >>> from transformers import GPT2Config, GPT2LMHeadModel
+    >>> small = headscope.load(GPT2LMHeadModel(GPT2Config(n_layer=2, n_head=4, n_embd=64, vocab_size=100)))
+    >>> e = headscope.effect(small, token_ids=[5, 17, 5, 42], target=(17, 5))
+    >>> e.effects.shape
+    (2, 4)
+    """
+    model = load(model, dtype=dtype)
+    declared, params = _method(method)
+    given: Any = {"token_ids": numbers(token_ids, "token_ids"), "target_ids": numbers(target_ids, "target_ids")}
+    encoded = model.encode(text, text_pair, **given, mask=numbers(mask, "mask"), max_tokens=number(max_tokens))
+    sites = examine(model, dtype)
+    of = _kind(sites, kind)
+    missing = sites.missing(of)
+    for need in declared.needs:
+        if need in missing:
+            raise Unsupported(missing[need], pointer="/model")
+    ids, place = _ids(model, target), _position(model, encoded, number(position))
+    with model.lock, model.using(dtype):
+        path = direct_path(model, encoded, sites, ids, place, params.sources)
+        found = _contributions(path, of, place)
+    axes, chosen = encoded.axes(of), sites.of(of)
+    return Effect(
+        model=model.name,
+        method={"name": declared.name, **params.model_dump()},
+        target=Target(path.ids, tuple(texts_of(model, path.ids)), place, path.value, path.capped),
+        kind=of,
+        layers=[site.layer for site in chosen],
+        heads=list(range(chosen[0].heads)),
+        tokens=axes.queries,
+        key_tokens=axes.keys,
+        **found,
+    )
+
+
+def _method(method: Method) -> tuple[Declaration, Any]:
+    """Return the declaration of a method and its parameters."""
+    named = choice(method)
+    named = {"name": named} if isinstance(named, str) else dict(named)
+    name = named.pop("name", None)
+    if name not in EFFECTS:
+        raise Unknown("effect", f"A method is one of: {', '.join(EFFECTS)}.", pointer="/method")
+    with validating():
+        return EFFECTS[name], EFFECTS[name].params.model_validate(named)
+
+
+def _kind(sites: AttentionSites, kind: Kind) -> Kind:
+    """Return the kind of attention that is meant: only a decoder's heads have a direct path to the logits of an encoder-decoder."""
+    kinds = {site.kind for site in sites.all}
+    if "decoder" in kinds and kind == "encoder":
+        raise Unsupported("The heads of an encoder reach the logits through the decoder only.", pointer="/kind")
+    if "decoder" in kinds and kind == "self":
+        return "decoder"
+    return sites.of(kind)[0].kind
+
+
+def _ids(model: Model, target: Output | tuple[Output, Output] | None) -> list[int]:
+    """Return the numbers of the outputs that a target names; none for the model's own choice."""
+    if target is None:
+        return []
+    pair = list(target) if isinstance(target, (tuple, list)) else [target]
+    if len(pair) > 2 or not pair:
+        raise InvalidRequest("A target is one token, or a pair whose logits are subtracted.", pointer="/target")
+    return [_id(model, one) for one in pair]
+
+
+def _id(model: Model, output: Output) -> int:
+    tokens = writes_tokens(model)
+    if isinstance(output, str):
+        return _token(model, output) if tokens else _class(model, output)
+    one, count = number(output), model.vocabulary if tokens else int(model.module.config.num_labels)
+    if not isinstance(one, int) or not 0 <= one < count:
+        raise InvalidRequest(f"The target must be a text, or a number below {count}.", pointer="/target")
+    return one
+
+
+def _token(model: Model, text: str) -> int:
+    tokenizer = model.target_tokenizer or model.tokenizer
+    if tokenizer is None:
+        raise Unsupported(model.no_tokenizer, pointer="/model")
+    known = tokenizer.token_to_id(text)
+    ids = [known] if known is not None else tokenizer.encode(text, add_special_tokens=False).ids
+    if len(ids) != 1:
+        raise InvalidRequest(
+            f"The target has {len(ids)} tokens in this model. Give a text of one token, with its leading space if it has one, or the number of a token.",
+            pointer="/target",
+        )
+    return int(ids[0])
+
+
+def _class(model: Model, name: str) -> int:
+    named = {str(label): int(one) for one, label in (model.module.config.id2label or {}).items()}
+    if name not in named:
+        raise InvalidRequest("This model has no class of that name. Give its number.", pointer="/target")
+    return named[name]
+
+
+def _position(model: Model, encoded: Encoded, position: int | None) -> int | None:
+    """Return the place of the token at which the model predicts."""
+    if not writes_tokens(model):
+        if position is not None:
+            raise InvalidRequest("This model classifies whole inputs. Omit position.", pointer="/position")
+        return None
+    tokens = encoded.target or encoded.tokens
+    count = 1 if model.facts.kind == "encoder-decoder" and not encoded.target else len(tokens)
+    if position is None and model.facts.kind == "encoder":
+        masked = [place for place, token in enumerate(tokens) if model.mask is not None and token.text == model.mask]
+        if len(masked) != 1:
+            raise InvalidRequest(
+                "Give the position at which the model predicts, or a text with one mask token.", pointer="/position"
+            )
+        return masked[0]
+    place = count - 1 if position is None else position + count if position < 0 else position
+    if not 0 <= place < count:
+        raise InvalidRequest(f"The input has {count} tokens: position must be below that.", pointer="/position")
+    return place
+
+
+def _contributions(path: DirectPath, kind: Kind, position: int | None) -> dict[str, Any]:
+    """Return the effects of the heads, their sources if these are there, and all parts. Raises Unsupported unless the parts sum to the target."""
+    by_site: dict[str, list[Any]] = {}
+    mlps: dict[int, float] = {}
+    others = {"embedding": 0.0, "bias": 0.0}
+    for part in path.parts:
+        if part.site is not None:
+            by_site.setdefault(part.site.kind, []).append(contributions_of_heads(part.values, part.gradient))
+        elif part.name == "mlp":
+            mlps[part.layer] = mlps.get(part.layer, 0.0) + contribution(part.values, part.gradient)
+        else:
+            others[part.name] += contribution(part.values, part.gradient)
+    exact = {name: np.stack([one.cpu().numpy() for one in rows]) for name, rows in by_site.items()}
+    exact |= {"mlp": np.array(list(mlps.values())), **{name: np.array([one]) for name, one in others.items()}}
+    _check_sum(path.value, np.concatenate([part.ravel() for part in exact.values()]))
+    sources = [
+        _sources(part, part.heads, position)
+        for part in path.parts
+        if part.site and part.site.kind == kind and part.heads
+    ]
+    parts = {name: part.astype(np.float32) for name, part in exact.items()}
+    return {
+        "effects": parts[kind],
+        "sources": np.stack(sources).astype(np.float32) if sources else None,
+        "parts": parts,
+    }
+
+
+def _sources(part: PathPart, heads: HeadOutputs, position: int | None) -> Array:
+    rows = slice(None) if position is None else slice(position, position + 1)
+    found = contributions_of_sources(heads.weights, heads.values, heads.output, part.values[rows], part.gradient[rows])
+    array: Array = found.cpu().numpy()
+    return array
+
+
+def _check_sum(value: float, parts: Array) -> None:
+    if not np.isfinite(value):
+        raise NonFinite("The model computes NaN or infinity on this input, so nothing contributes to it.")
+    if abs(value - parts.sum()) > TOLERANCE * max(abs(value), float(np.linalg.norm(parts))):
+        raise Unsupported(NOT_THE_SUM, pointer="/model")

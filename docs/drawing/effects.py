@@ -1,0 +1,41 @@
+"""Pictures of what heads do to a prediction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+import headscope
+
+from .figure import Figure
+from .shapes import grid
+
+TEXT = "The keys to the cabinet"
+TARGET = (" were", " was")
+
+
+def draw_contribution() -> Figure:
+    """What every head of the small GPT writes for the plural, and through which tokens one of them does."""
+    model = headscope.load("twin-gpt-softmax")
+    method = {"name": "contribution", "sources": True}
+    e = headscope.effect(model, TEXT, target=TARGET, method=method)
+    name, _ = max(e.top(), key=lambda one: one[1])
+    layer, head = map(int, name.split("."))
+    largest, own = float(np.abs(e.effects).max()), np.asarray(e.sources)[layer, head]
+    figure = Figure(760, 240, f"What every head adds to “{TARGET[0]}” over “{TARGET[1]}” after “{TEXT}”")
+    figure.text(30, 14, "contribution of every head", bold=True)
+    grid(figure, 30, 38, e.effects, largest, 22)
+    figure.text(30, 188, "logits; layers down, heads across", size=11, colour="muted")
+    figure.legend(30, 208, largest, signed=True)
+    figure.text(370, 14, f"head {name}, by token", bold=True)
+    zero, scale = 520, 180 / float(np.abs(own).max())
+    for place, (token, value) in enumerate(zip(e.key_tokens, own, strict=True)):
+        y, size = 38 + 24 * place, float(value) * scale
+        figure.text(440, y + 13, token.text, size=11, anchor="end")
+        figure.box(zero + min(size, 0.0), y, abs(size), 18, colour="more" if size >= 0 else "less")
+        figure.text(zero + max(size, 0.0) + 6, y + 13, f"{value:+.2f}", size=10, colour="muted")
+    return figure
+
+
+PICTURES: dict[str, Callable[[], Figure]] = {"contribution": draw_contribution}
