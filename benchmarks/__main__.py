@@ -12,6 +12,7 @@ from .common import machine
 BENCHMARKS = (
     "lenses",
     "costs",
+    "effects",
     "targets",
     "memory",
     "long",

@@ -38,4 +38,23 @@ def draw_contribution() -> Figure:
     return figure
 
 
-PICTURES: dict[str, Callable[[], Figure]] = {"contribution": draw_contribution}
+def draw_ablation() -> Figure:
+    """What every head writes for the plural, and how much of it is lost without the head, in two ways."""
+    model = headscope.load("twin-gpt-softmax")
+    methods = {
+        "contribution": "contribution",
+        "without it: zero": {"name": "ablation", "how": "zero"},
+        "without it: mean": {"name": "ablation", "how": "mean"},
+    }
+    grids = {words: headscope.effect(model, TEXT, target=TARGET, method=one).effects for words, one in methods.items()}
+    largest = max(float(np.abs(values).max()) for values in grids.values())
+    figure = Figure(760, 240, f"Contributions and ablation for “{TARGET[0]}” over “{TARGET[1]}” after “{TEXT}”")
+    for x, (words, values) in zip((30, 280, 530), grids.items(), strict=True):
+        figure.text(x, 14, words, bold=True)
+        grid(figure, x, 38, values, largest, 22)
+    figure.text(30, 188, "logits; layers down, heads across", size=11, colour="muted")
+    figure.legend(30, 208, largest, signed=True)
+    return figure
+
+
+PICTURES: dict[str, Callable[[], Figure]] = {"contribution": draw_contribution, "ablation": draw_ablation}

@@ -204,3 +204,15 @@ def test_contributions_sum_to_the_logit(model: Model) -> None:
     assert value > 0
     assert layer >= 15
     assert e.tokens[int(e.sources[layer, head].argmax())].text == "France"
+
+
+def test_ablation_is_what_separate_passes_give(model: Model) -> None:
+    """Of some heads, each switched off in an analysis of its own."""
+    text, heads = "The capital of France is", ["3.1", "17.4", "29.8"]
+    e = headscope.effect(model, text, target=" Paris", method={"name": "ablation", "how": "zero"})
+    for name in heads:
+        mechanism = {"name": "ablate", "heads": [name], "how": "zero"}
+        a = headscope.analyze(model, text, mechanism=mechanism, lenses=["weights"], measures=[], keep_logits=True)
+        assert a.logits is not None
+        layer, head = map(int, name.split("."))
+        assert e.effects[layer, head] == pytest.approx(e.target.value - a.logits[-1, e.target.ids[0]], abs=1e-4)

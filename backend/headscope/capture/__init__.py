@@ -1,5 +1,6 @@
 """The capture of every layer's attention during a forward pass. The only user of transformers' AttentionInterface."""
 
+from .ablated import ablated_logits
 from .batch import Batch, by_input, part
 from .batch_check import batches_exactly
 from .check import examine
@@ -20,6 +21,7 @@ __all__ = [
     "PatchedModule",
     "PathPart",
     "Site",
+    "ablated_logits",
     "batches_exactly",
     "by_input",
     "capture",

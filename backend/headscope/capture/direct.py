@@ -22,7 +22,7 @@ from ..mechanisms.base import Pass
 from ..models.loading import Model
 from ..models.tokens import Encoded
 from . import affine
-from .batch import by_input
+from .batch import by_input, most_inputs
 from .closeness import is_close
 from .forward import forward_options
 from .interface import NAME, AttentionCall, Masks, attending_with, recording
@@ -122,19 +122,24 @@ class PlainRecorder:
         self._rows = slice(None) if position is None else slice(position, position + 1)
 
     def attend(self, call: AttentionCall) -> Tensor:
-        """Return the heads' outputs [B, H, Q, D]."""
-        found = [self._attend(call, low, high) for low, high in call.blocks()]
+        """Return the heads' outputs [B, H, Q, D], of as many inputs at once as fit into a block."""
+        most = most_inputs(call)
+        parts = [call.select(range(low, min(low + most, self.size))) for low in range(0, self.size, most)]
+        return torch.cat([self._attend(part) for part in parts]) if len(parts) > 1 else self._attend(call)
+
+    def _attend(self, call: AttentionCall) -> Tensor:
+        found = [self._block(call, low, high) for low, high in call.blocks()]
         weights, outputs = (torch.cat(parts, 1) if len(found) > 1 else parts[0] for parts in zip(*found, strict=True))
         if id(next(self._upcoming, None)) in self._chosen:
             self.outputs.append(HeadOutputs(weights[0], call.value[0], outputs[0, :, self._rows]))
         return outputs
 
-    def _attend(self, call: AttentionCall, low: int, high: int) -> tuple[Tensor, Tensor]:
+    def _block(self, call: AttentionCall, low: int, high: int) -> tuple[Tensor, Tensor]:
         """Return weights [B, h, R, K] of the rows that are kept, and outputs [B, h, Q, D]."""
         weights = Pass().attend(call.scores(0, low, high))  # [B h, Q, K]
         outputs = weights @ call.shared(call.value, low, high)
         kept = (weights[:, self._rows] if self._chosen else weights[:, :0]).contiguous()
-        return by_input(kept, self.size), by_input(outputs, self.size)
+        return by_input(kept, len(call.masks)), by_input(outputs, len(call.masks))
 
     def replay(self, query: Tensor, key: Tensor, value: Tensor, rest: dict[str, Any], module: Any) -> Tensor | None:
         """Return None: no layer is run again."""

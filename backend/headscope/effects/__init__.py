@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ..core.declarations import Declaration
+from .ablation import ABLATION
 from .contribution import CONTRIBUTION
 
-EFFECTS: dict[str, Declaration] = {effect.name: effect for effect in (CONTRIBUTION,)}
+EFFECTS: dict[str, Declaration] = {effect.name: effect for effect in (CONTRIBUTION, ABLATION)}
 
 __all__ = ["EFFECTS"]

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 
 from ..analysis.predictions import texts_of, writes_tokens
-from ..capture import AttentionSites, DirectPath, HeadOutputs, PathPart, direct_path, examine
+from ..capture import AttentionSites, PathPart, ablated_logits, direct_path, examine
 from ..core.arrays import Array
-from ..core.attention import Kind
+from ..core.attention import Kind, required
 from ..core.declarations import Declaration
+from ..core.lazy import torch
 from ..core.tokens import Token
 from ..effects import EFFECTS
-from ..effects.contribution import contribution, contributions_of_heads, contributions_of_sources
+from ..effects.ablation import AblationParams, without_heads
+from ..effects.contribution import ContributionParams, contribution, contributions_of_heads, contributions_of_sources
 from ..errors import InvalidRequest, NonFinite, Unknown, Unsupported
 from ..models.loading import Model
 from ..models.tokens import Encoded
@@ -25,6 +28,7 @@ from .arguments import Method, choice, number, numbers, validating
 # A token or class, by its text or number.
 Output = str | int
 TOLERANCE = 1e-4  # of what contributions sum to, relative to the target and to the contributions
+NOT_FINITE = "The model computes NaN or infinity on this input, so heads have no effect on it."
 NOT_THE_SUM = (
     "The parts of this model that Headscope knows do not sum to its logits: something else is added to its residual stream, "
     "or the way from there to the logits is not linear. So contributions cannot be computed."
@@ -53,7 +57,7 @@ class Target:
 
 @dataclass(frozen=True, kw_only=True)
 class Effect:
-    """What every head of a model does to a target. Positive: it raises the logit, or the difference.
+    """What every head of a model does to a target. Positive: with the head, the logit or the difference is larger.
 
     method   name and parameters
     kind     of attention whose heads these are
@@ -85,7 +89,9 @@ class Effect:
 
     @property
     def remainder(self) -> float:
-        """The target minus the sum of all parts, in logits: rounding."""
+        """The target minus the sum of all parts, in logits: rounding. NaN for methods without parts."""
+        if not self.parts:
+            return float("nan")
         return self.target.value - float(sum(part.sum(dtype=float) for part in self.parts.values()))
 
     def __repr__(self) -> str:
@@ -112,8 +118,9 @@ def effect(
 
     `target` is a token or a class, by its text (" Paris", with its space) or its number; a pair of them, for the difference of their logits; by default the
     model's own choice. `position` is the token at which the model predicts, counted from 0, or from the end if negative: by default the last one of a causal
-    model or a decoder, and the mask token of a masked one. `method` is "contribution", what a head writes on the direct path; its parameter `sources` also
-    splits that by token. `kind` chooses the heads of an encoder-decoder, those of its decoder by default; other arguments are those of `analyze`.
+    model or a decoder, and the mask token of a masked one. `method` is "contribution", what a head writes on the direct path, whose parameter `sources`
+    splits that by token; or "ablation", by how much the target falls without the head, whose parameter `how` is "mean" or "zero". `kind` chooses the heads
+    of an encoder-decoder, those of its decoder by default; other arguments are those of `analyze`.
 
     Raises a HeadscopeError; Unsupported for models without an output head, and where the sum of all parts is not the logit.
 
@@ -134,22 +141,47 @@ def effect(
     for need in declared.needs:
         if need in missing:
             raise Unsupported(missing[need], pointer="/model")
-    ids, place = _ids(model, target), _position(model, encoded, number(position))
+    judged = _Judged(model, encoded, sites, of, _ids(model, target), _position(model, encoded, number(position)))
     with model.lock, model.using(dtype):
-        path = direct_path(model, encoded, sites, ids, place, params.sources)
-        found = _contributions(path, of, place)
+        found = COMPUTE[declared.name](judged, params)
     axes, chosen = encoded.axes(of), sites.of(of)
     return Effect(
         model=model.name,
         method={"name": declared.name, **params.model_dump()},
-        target=Target(path.ids, tuple(texts_of(model, path.ids)), place, path.value, path.capped),
+        target=Target(found.ids, tuple(texts_of(model, found.ids)), judged.position, found.value, found.capped),
         kind=of,
         layers=[site.layer for site in chosen],
         heads=list(range(chosen[0].heads)),
         tokens=axes.queries,
         key_tokens=axes.keys,
-        **found,
+        effects=found.effects,
+        sources=found.sources,
+        parts=found.parts,
     )
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """An input, whose heads are judged by the logits `ids` (the largest, if there are none) at a position."""
+
+    model: Model
+    encoded: Encoded
+    sites: AttentionSites
+    kind: Kind
+    ids: list[int]
+    position: int | None
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What a method found; see Target and Effect."""
+
+    ids: tuple[int, ...]
+    value: float
+    effects: Array
+    capped: bool = False
+    sources: Array | None = None
+    parts: Mapping[str, Array] = field(default_factory=dict)
 
 
 def _method(method: Method) -> tuple[Declaration, Any]:
@@ -235,43 +267,53 @@ def _position(model: Model, encoded: Encoded, position: int | None) -> int | Non
     return place
 
 
-def _contributions(path: DirectPath, kind: Kind, position: int | None) -> dict[str, Any]:
-    """Return the effects of the heads, their sources if these are there, and all parts. Raises Unsupported unless the parts sum to the target."""
-    by_site: dict[str, list[Any]] = {}
+def _contribution(judged: _Judged, params: ContributionParams) -> _Found:
+    """Return what heads and all other parts contribute. Raises Unsupported unless they sum to the target."""
+    path = direct_path(judged.model, judged.encoded, judged.sites, judged.ids, judged.position, params.sources)
+    by_site: dict[str, list[Array]] = {}
     mlps: dict[int, float] = {}
     others = {"embedding": 0.0, "bias": 0.0}
     for part in path.parts:
         if part.site is not None:
-            by_site.setdefault(part.site.kind, []).append(contributions_of_heads(part.values, part.gradient))
+            found = contributions_of_heads(part.values, part.gradient)
+            by_site.setdefault(part.site.kind, []).append(found.cpu().numpy())
         elif part.name == "mlp":
             mlps[part.layer] = mlps.get(part.layer, 0.0) + contribution(part.values, part.gradient)
         else:
             others[part.name] += contribution(part.values, part.gradient)
-    exact = {name: np.stack([one.cpu().numpy() for one in rows]) for name, rows in by_site.items()}
+    exact = {name: np.stack(rows) for name, rows in by_site.items()}
     exact |= {"mlp": np.array(list(mlps.values())), **{name: np.array([one]) for name, one in others.items()}}
     _check_sum(path.value, np.concatenate([part.ravel() for part in exact.values()]))
-    sources = [
-        _sources(part, part.heads, position)
-        for part in path.parts
-        if part.site and part.site.kind == kind and part.heads
-    ]
     parts = {name: part.astype(np.float32) for name, part in exact.items()}
-    return {
-        "effects": parts[kind],
-        "sources": np.stack(sources).astype(np.float32) if sources else None,
-        "parts": parts,
-    }
+    own = [part for part in path.parts if part.site is not None and part.site.kind == judged.kind]
+    sources = np.stack([_sources(part, judged.position) for part in own]) if params.sources else None
+    return _Found(path.ids, path.value, parts[judged.kind], path.capped, sources, parts)
 
 
-def _sources(part: PathPart, heads: HeadOutputs, position: int | None) -> Array:
-    rows = slice(None) if position is None else slice(position, position + 1)
+def _sources(part: PathPart, position: int | None) -> Array:
+    rows, heads = slice(None) if position is None else slice(position, position + 1), required(part.heads)
     found = contributions_of_sources(heads.weights, heads.values, heads.output, part.values[rows], part.gradient[rows])
-    array: Array = found.cpu().numpy()
-    return array
+    return found.float().cpu().numpy()
 
 
 def _check_sum(value: float, parts: Array) -> None:
     if not np.isfinite(value):
-        raise NonFinite("The model computes NaN or infinity on this input, so nothing contributes to it.")
+        raise NonFinite(NOT_FINITE)
     if abs(value - parts.sum()) > TOLERANCE * max(abs(value), float(np.linalg.norm(parts))):
         raise Unsupported(NOT_THE_SUM, pointer="/model")
+
+
+def _ablation(judged: _Judged, params: AblationParams) -> _Found:
+    """Return by how much the target falls without each head."""
+    replace, position = partial(without_heads, how=params.how), judged.position
+    found = ablated_logits(judged.model, judged.encoded, judged.sites, judged.kind, replace, judged.ids, position)
+    signs = torch.tensor([1.0, -1.0][: len(found.ids)], dtype=torch.float64)
+    value = float(found.logits[list(found.ids)].double().cpu() @ signs)
+    effects = np.stack([(value - rows.double().cpu() @ signs).float().numpy() for rows in found.without])
+    if not np.isfinite(effects).all():
+        raise NonFinite(NOT_FINITE)
+    return _Found(found.ids, value, effects)
+
+
+# Name of a method -> what computes it.
+COMPUTE: dict[str, Callable[[_Judged, Any], _Found]] = {"contribution": _contribution, "ablation": _ablation}

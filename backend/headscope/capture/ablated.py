@@ -1,0 +1,181 @@
+"""The outputs of a model without each of its heads: exact, with what the change cannot reach computed once.
+
+Layers below the head return what they returned before, and the heads of a layer are the inputs of one batch.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..core.attention import Kind
+from ..errors import Unsupported
+from ..models.loading import Model
+from ..models.tokens import Encoded
+from .closeness import is_close, tolerance
+from .direct import NO_HEAD, PlainRecorder
+from .forward import forward_options
+from .interface import NAME, attending_with, recording
+from .sites import AttentionSites, Site
+from .trace import expanded
+
+# Tokens of the inputs that are computed at once.
+TOKENS = 4096
+NOT_AGAIN = "The layers of this model give other results when the layers before them are not run again, so heads cannot be replaced one by one."
+# What the output projection is given [B, Q, H, D], and the head to replace in each input -> what it is given instead.
+Replace = Callable[[Tensor, Sequence[int | None]], Tensor]
+
+
+@dataclass(frozen=True)
+class AblatedLogits:
+    """The logits of a position, [vocabulary] or [classes], and those without each head: one tensor [H, ids] per layer, of some outputs only."""
+
+    logits: Tensor
+    ids: tuple[int, ...]
+    without: list[Tensor]
+
+
+def ablated_logits(
+    model: Model,
+    encoded: Encoded,
+    sites: AttentionSites,
+    kind: Kind,
+    replace: Replace,
+    ids: Sequence[int],
+    position: int | None,
+) -> AblatedLogits:
+    """Return the logits `ids`, by default the largest, without each head of a kind. The caller holds the model's lock.
+
+    `position` is None for a model that classifies whole inputs. Raises Unsupported for models without an output head, and for layers that cannot be run on their own.
+    """
+    runner = _Runner(model, encoded, sites, kind, position)
+    with torch.inference_mode(), attending_with(NAME, model.module), runner.hooks():
+        logits = runner.first()
+        chosen = list(ids) or [int(logits.argmax())]
+        without = []
+        for number, site in enumerate(runner.sites):
+            # Once, a copy in which no head is replaced shows that layers can be skipped.
+            heads: list[int | None] = [*range(site.heads), *([None] if number == len(runner.sites) - 1 else [])]
+            rows = torch.cat([runner.again(number, part, replace)[:, chosen] for part in runner.batches(heads)])
+            without.append(rows[: site.heads])
+        if not is_close(rows[-1], logits[chosen], 10 * tolerance(logits.dtype)):
+            raise Unsupported(NOT_AGAIN, pointer="/model")
+    return AblatedLogits(logits, tuple(chosen), without)
+
+
+class _Runner:
+    """A model that is run first as it is, and then again from the layer of a site on."""
+
+    def __init__(self, model: Model, encoded: Encoded, sites: AttentionSites, kind: Kind, position: int | None) -> None:
+        self.sites = sites.of(kind)
+        self._model, self._all, self._position = model, sites, position
+        self._inputs, self._options = model.inputs(encoded), forward_options(model)
+        self._row: int | None = position
+        if position is not None and "logits_to_keep" in inspect.signature(model.module.forward).parameters:
+            self._options["logits_to_keep"], self._row = torch.tensor([position], device=model.device), 0
+        self._tokens = max(map(len, (axis for axis in (encoded.tokens, encoded.target or [])))) or 1
+        self._stored: list[Any] = []  # what the layers returned
+        self._places: list[int] = []  # of the sites: the number of calls of layers before
+        self._calls, self._skip, self._upcoming = 0, 0, 0
+        self._change: tuple[Site, Callable[[Tensor], Tensor]] | None = None
+
+    @contextmanager
+    def hooks(self) -> Iterator[None]:
+        """Watch the projections of the sites, and let layers return what they returned before."""
+        modules = dict(self._model.module.named_modules())
+        stacks = {str(site.block).rpartition(".")[0] for site in self.sites}
+        layers = [layer for stack in stacks for layer in modules[stack].children()]
+        projections = {str(site.projection) for site in self.sites}
+        handles = [modules[name].register_forward_pre_hook(partial(self._read, name)) for name in projections]
+        kept = [(vars(layer), vars(layer).get("forward")) for layer in layers]
+        try:
+            for layer in layers:
+                vars(layer)["forward"] = partial(self._layer, layer.forward)
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+            for attributes, forward in kept:
+                attributes.pop("forward", None)
+                attributes |= {} if forward is None else {"forward": forward}
+
+    def first(self) -> Tensor:
+        """Run the model as it is and return the logits of the position."""
+        output = self._run(self._inputs, 1)
+        hidden = getattr(output, "encoder_last_hidden_state", None)
+        if "decoder_input_ids" in self._inputs and hidden is not None:
+            self._inputs = {name: one for name, one in self._inputs.items() if name != "input_ids"}
+            self._inputs["encoder_outputs"] = (hidden,)
+        if len(self._places) != len(self.sites):
+            raise Unsupported(NOT_AGAIN, pointer="/model")
+        logits: Tensor = self._logits(output)[0]
+        return logits
+
+    def again(self, number: int, heads: Sequence[int | None], replace: Replace) -> Tensor:
+        """Run the model without one head of a site in each copy of the input, and return the logits [B, vocabulary]."""
+        site, size = self.sites[number], len(heads)
+        self._skip = self._places[number]
+        self._upcoming = next(i for i, place in enumerate(self._places) if place == self._skip)
+
+        def change(given: Tensor) -> Tensor:
+            written = given.reshape(
+                size, -1, site.heads, given.shape[-1] // site.heads
+            )  # from [B, Q, H D] or [B Q, H D]
+            return replace(written, heads).reshape(given.shape)
+
+        self._change = site, change
+        inputs = {name: _copies(value, size) for name, value in self._inputs.items()}
+        return self._logits(self._run(inputs, size))
+
+    def batches(self, heads: list[int | None]) -> Iterator[list[int | None]]:
+        """Yield some heads after others, as many as are computed at once."""
+        size = max(1, TOKENS // self._tokens)
+        for low in range(0, len(heads), size):
+            yield heads[low : low + size]
+
+    def _run(self, inputs: dict[str, Any], size: int) -> Any:
+        self._calls = 0
+        with recording(PlainRecorder(self._model, self._all, size=size)):
+            output = self._model.module(**inputs, **self._options)
+        if getattr(output, "logits", None) is None:
+            raise Unsupported(NO_HEAD, pointer="/model")
+        return output
+
+    def _logits(self, output: Any) -> Tensor:
+        logits: Tensor = output.logits
+        return logits if self._row is None else logits[:, self._row]
+
+    def _layer(self, forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Run a layer, or return what it returned before."""
+        self._calls += 1
+        if self._change is None:
+            self._stored.append(forward(*args, **kwargs))
+            return self._stored[-1]
+        if self._calls <= self._skip:
+            given = args[0] if args else kwargs["hidden_states"]
+            return expanded(self._stored[self._calls - 1], given.shape[0])
+        return forward(*args, **kwargs)
+
+    def _read(self, name: str, part: Any, args: Any) -> Any:
+        """Note where the site is in the first run; replace what its projection is given in the others."""
+        if self._change is None:
+            self._places.append(self._calls - 1)
+            return None
+        site, change = self._change
+        here = self._upcoming < len(self.sites) and self.sites[self._upcoming] is site
+        self._upcoming += 1
+        return (change(args[0]), *args[1:]) if here else None
+
+
+def _copies(value: Any, size: int) -> Any:
+    """Return an argument for `size` copies of the input."""
+    if isinstance(value, tuple):
+        return tuple(_copies(one, size) for one in value)
+    return value.expand(size, *value.shape[1:]) if isinstance(value, Tensor) else value

@@ -1,0 +1,41 @@
+"""What happens to a logit without a head: its output is replaced, and the rest of the model is computed again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from pydantic import Field
+
+from ..core.declarations import Declaration, Params
+from ..core.lazy import Tensor
+
+
+class AblationParams(Params):
+    """What replaces the output of a head."""
+
+    how: Literal["mean", "zero"] = Field(
+        default="mean",
+        description='"mean" replaces the output at every token by its mean over the tokens of the text, "zero" by 0.',
+    )
+
+
+def without_heads(written: Tensor, heads: Sequence[int | None], how: Literal["mean", "zero"]) -> Tensor:
+    """Return a copy of what the output projection is given, [B, Q, H, D], without one head in each of the B inputs; None leaves an input as it is."""
+    changed = written.clone()
+    for row, head in enumerate(heads):
+        if head is not None:
+            changed[row, :, head] = written[row, :, head].mean(0) if how == "mean" else 0
+    return changed
+
+
+ABLATION = Declaration(
+    name="ablation",
+    title="Ablation",
+    doc="How much the target falls without a head: its output is replaced at every token, by its mean over the text or by 0, and everything after it is computed again.",
+    not_="Not the head's share: effects of single heads do not sum to the target, other heads may compensate, and the model has never seen the replaced output.",
+    citation='Michel et al. 2019, Are Sixteen Heads Really Better than One? ("zero"); Wang et al. 2023, Interpretability in the Wild, sec. 2.3 ("mean")',
+    params=AblationParams,
+    unit="logits",
+    needs=("projection", "hidden", "equal-heads"),
+)

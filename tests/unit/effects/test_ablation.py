@@ -1,0 +1,133 @@
+"""The ablation grid: against separate passes with a hook that replaces one head's output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import BertConfig, BertForSequenceClassification
+
+import headscope
+from headscope import Model
+from headscope.capture import ablated, examine
+from headscope.errors import Unsupported
+from tests.sweep.build import build, ids
+
+from .test_contribution import FAMILIES, SMALL, TOKENS, _t5, perturbed
+
+
+def separate(model: Model, kind: str, how: str, judge: Callable[[Any], float], **inputs: Any) -> np.ndarray[Any, Any]:
+    """By how much the target falls in one pass per head, with the model's own attention."""
+    given = {name: torch.tensor([value]) for name, value in inputs.items()}
+    sites = examine(model).of(kind)
+
+    def passed(layer: int = -1, head: int = -1) -> float:
+        calls = iter(range(len(sites)))
+
+        def replace(part: Any, args: Any) -> Any:
+            if next(calls) != layer:
+                return None
+            z = args[0].clone().view(*args[0].shape[:-1], sites[layer].heads, -1)
+            z[:, :, head] = z[:, :, head].mean(1, keepdim=True) if how == "mean" else 0
+            return z.flatten(2), *args[1:]
+
+        names = {str(site.projection) for site in sites}
+        handles = [model.module.get_submodule(name).register_forward_pre_hook(replace) for name in names]
+        try:
+            with torch.no_grad():
+                return judge(model.module(**given, use_cache=False).logits[0])
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    whole = passed()
+    return np.array([[whole - passed(layer, head) for head in range(sites[0].heads)] for layer in range(len(sites))])
+
+
+@pytest.mark.parametrize("how", ["mean", "zero"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_is_what_separate_passes_give(family: str, how: str) -> None:
+    torch.manual_seed(0)
+    model = headscope.load(perturbed(FAMILIES[family]()))
+    kind = "self" if family != "bert" else examine(model).all[0].kind
+    expected = separate(model, kind, how, lambda rows: float(rows[3, 7] - rows[3, 9]), input_ids=TOKENS)
+    e = headscope.effect(model, token_ids=TOKENS, target=(7, 9), position=3, method={"name": "ablation", "how": how})
+    np.testing.assert_allclose(e.effects, expected, rtol=1e-3, atol=2e-5 * max(1, np.abs(expected).max()))
+    assert np.abs(e.effects).min(-1).all()
+    assert (e.parts, np.isnan(e.remainder), e.sources) == ({}, True, None)
+
+
+def test_in_parts_of_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Heads that do not fit at once, and a batch whose attention does not fit at once, change nothing."""
+    torch.manual_seed(0)
+    model = headscope.load(FAMILIES["llama"]())
+    whole = headscope.effect(model, token_ids=TOKENS, target=7, method="ablation").effects
+    monkeypatch.setattr(ablated, "TOKENS", 2 * len(TOKENS))
+    np.testing.assert_allclose(
+        headscope.effect(model, token_ids=TOKENS, target=7, method="ablation").effects, whole, atol=1e-5
+    )
+    monkeypatch.setattr("headscope.capture.batch.BLOCK_BYTES", 1)
+    np.testing.assert_allclose(
+        headscope.effect(model, token_ids=TOKENS, target=7, method="ablation").effects, whole, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("kind", ["decoder", "cross"])
+def test_of_an_encoder_decoder(kind: str) -> None:
+    torch.manual_seed(0)
+    model, target = headscope.load(perturbed(_t5())), [0, 9, 31]
+    inputs = {"input_ids": TOKENS, "decoder_input_ids": target}
+    expected = separate(model, kind, "zero", lambda rows: float(rows[2, 11]), **inputs)
+    method = {"name": "ablation", "how": "zero"}
+    e = headscope.effect(model, token_ids=TOKENS, target_ids=target, target=11, kind=kind, method=method)
+    np.testing.assert_allclose(e.effects, expected, rtol=1e-3, atol=2e-5 * np.abs(expected).max())
+
+
+def test_of_a_class() -> None:
+    torch.manual_seed(0)
+    model = headscope.load(perturbed(BertForSequenceClassification(BertConfig(**SMALL, num_labels=3))))
+    sites = examine(model)
+    expected = [
+        float(headscope.effect(model, token_ids=TOKENS, target=1).target.value)
+        - headscope.analyze(
+            model,
+            token_ids=TOKENS,
+            mechanism={"name": "ablate", "heads": [f"1.{head}"], "how": "zero"},
+            keep_logits=True,
+        ).logits[1]  # type: ignore[index]
+        for head in range(sites.all[1].heads)
+    ]
+    e = headscope.effect(model, token_ids=TOKENS, target=1, method={"name": "ablation", "how": "zero"})
+    np.testing.assert_allclose(e.effects[1], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("family", ["gpt_neox", "mixtral", "albert", "qwen3_5_text", "roberta-prelayernorm"])
+def test_in_other_architectures(family: str) -> None:
+    """Parallel blocks, experts, shared layers, gates, sums inside modules."""
+    model, tokens = headscope.load(build(family).module), ids(9, 1)
+    kind = examine(model).all[0].kind
+    expected = separate(model, kind, "mean", lambda rows: float(rows[5, 7]), input_ids=tokens)
+    e = headscope.effect(model, token_ids=tokens, target=7, position=5, method="ablation")
+    np.testing.assert_allclose(e.effects, expected, rtol=1e-3, atol=2e-5 * max(1, np.abs(expected).max()))
+
+
+def test_leaves_the_model_as_it_was(tiny: Model) -> None:
+    before = headscope.analyze(tiny, token_ids=TOKENS, keep_logits=True).logits
+    headscope.effect(tiny, token_ids=TOKENS, position=1, method="ablation")
+    assert not any("forward" in vars(part) for part in tiny.module.modules())
+    np.testing.assert_array_equal(headscope.analyze(tiny, token_ids=TOKENS, keep_logits=True).logits, before)
+
+
+def test_layers_that_need_those_before_are_refused() -> None:
+    """A layer that adds what another one has left beside what it returns."""
+    torch.manual_seed(0)
+    model, left = headscope.load(FAMILIES["llama"]()), list[float]()
+    layers = model.module.model.layers
+    model.module.register_forward_pre_hook(lambda *_: left.clear())
+    layers[0].mlp.register_forward_hook(lambda part, args, output: left.append(float(output.mean()) + 1))
+    layers[2].register_forward_pre_hook(lambda part, args: (args[0] + sum(left), *args[1:]))
+    with pytest.raises(Unsupported, match="layers before them"):
+        headscope.effect(model, token_ids=TOKENS, target=7, method="ablation")
