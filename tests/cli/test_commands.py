@@ -69,7 +69,7 @@ def test_summaries_of_commands() -> None:
         assert command.get_short_help_str(limit=200).rstrip(".") == text.rstrip(".")
 
 
-@pytest.mark.parametrize("command", [[], ["analyze"], ["study"]], ids=" ".join)
+@pytest.mark.parametrize("command", [[], ["analyze"], ["effect"], ["study"]], ids=" ".join)
 def test_help_is_quick_to_load(home: Path, command: list[str]) -> None:
     """Help loads neither torch nor transformers."""
     command = [sys.executable, "-X", "importtime", "-m", "headscope", *command, "--help"]
@@ -118,6 +118,25 @@ def test_analyze_as_json_and_to_a_file(home: Path, models: Path, tmp_path: Path)
     assert (document["lenses"], list(document["measures"])) == (["weights"], ["entropy"])
     assert np.allclose(opened.maps["weights"], again.maps["weights"], atol=1e-6)
     assert [token.text for token in opened.tokens] == [token["text"] for token in document["tokens"]]
+
+
+def test_effect_prints_heads_and_what_they_sum_to(home: Path, models: Path) -> None:
+    """Largest first, as the library computes them; by token, and without each head."""
+    given = ["effect", "The cat sat.", "-m", str(models / "gpt2"), "--target", " cat", "--against", " mat"]
+    ended = run(home, *given, "--top", "3", "--method", "contribution:sources=true", models=models)
+    assert ended.returncode == 0, ended.stderr
+    target = (" cat", " mat")
+    e = headscope.effect(headscope.load(models / "gpt2"), "The cat sat.", target=target)
+    first, _, head, *lines = ended.stdout.splitlines()
+    assert first.endswith(f"contribution to ' cat' - ' mat' at token {len(e.tokens) - 1}, {e.target.value:.3f} logits")
+    assert head.split() == ["head", "logits", "through"]
+    assert [line.split()[0] for line in lines[:3]] == [name for name, _ in e.top(3)]
+    assert lines[-1].split() == ["sum", f"{e.target.value:.3f}"]
+    document = json.loads(run(home, *given, "--method", "ablation:how=zero", "--json", models=models).stdout)
+    again = headscope.effect(models / "gpt2", "The cat sat.", target=target, method={"name": "ablation", "how": "zero"})
+    assert np.allclose(document["effects"], again.effects, atol=1e-5)
+    assert document["target"]["texts"] == list(target)
+    refusal(run(home, "effect", "The cat sat.", "-m", "bert", models=models), "unsupported")
 
 
 def test_analyze_with_parameters(home: Path, models: Path) -> None:
@@ -307,6 +326,9 @@ def test_worker_needs_a_cluster(home: Path) -> None:
         "analyze a -l nonsense",
         "analyze a -p alpha",
         "analyze a -l {",
+        "effect",
+        "effect a --against b",
+        "effect a --method nonsense",
         "models x",
     ],
 )

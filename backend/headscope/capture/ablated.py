@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from transformers.modeling_outputs import BaseModelOutput
 
 from ..core.attention import Kind
 from ..errors import Unsupported
@@ -112,7 +113,7 @@ class _Runner:
         hidden = getattr(output, "encoder_last_hidden_state", None)
         if "decoder_input_ids" in self._inputs and hidden is not None:
             self._inputs = {name: one for name, one in self._inputs.items() if name != "input_ids"}
-            self._inputs["encoder_outputs"] = (hidden,)
+            self._inputs["encoder_outputs"] = BaseModelOutput(last_hidden_state=hidden)
         if len(self._places) != len(self.sites):
             raise Unsupported(NOT_AGAIN, pointer="/model")
         logits: Tensor = self._logits(output)[0]
@@ -176,6 +177,8 @@ class _Runner:
 
 def _copies(value: Any, size: int) -> Any:
     """Return an argument for `size` copies of the input."""
+    if isinstance(value, BaseModelOutput):
+        return BaseModelOutput(last_hidden_state=_copies(value.last_hidden_state, size))
     if isinstance(value, tuple):
         return tuple(_copies(one, size) for one in value)
     return value.expand(size, *value.shape[1:]) if isinstance(value, Tensor) else value

@@ -20,6 +20,10 @@ COMMANDS = {
     ),
     "database": ("database", "Upgrade the database of a cluster."),
     "doctor": ("doctor", "Check this machine and say what to change."),
+    "effect": (
+        "effect",
+        'Print what every head does to a prediction of TEXT ("-" reads standard input): to one logit, or to a difference.',
+    ),
     "lenses": ("methods", "List the lenses, with their parameters and defaults."),
     "measures": ("methods", "List the measures, with their parameters and defaults."),
     "mechanisms": ("methods", "List the mechanisms, with their parameters and defaults."),

@@ -1,0 +1,99 @@
+"""headscope effect: what every head does to a prediction."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+import headscope
+
+from ..api.documents.arrays import to_lists
+from ..core.tokens import TOKENS
+from ..effects import EFFECTS
+from ..models.catalog import GGUF, Catalog
+from ..models.tokens import check_text
+from ..settings import Settings
+from .options import KIND, MAX_TOKENS, MODEL, MethodType
+from .output import JSON, format_number, print_table
+
+
+@click.command()
+@click.argument("text")
+@click.option("--pair", "text_pair", help="The decoder's text of an encoder-decoder, or a second text.")
+@MODEL
+@click.option("--target", help='Token or class, such as " Paris", with its space.  [default: the model\'s own choice]')
+@click.option("--against", help="Token or class whose logit is subtracted.")
+@click.option(
+    "--position",
+    type=int,
+    help="Token at which the model predicts, from 0, or from the end if negative.  [default: the last one, or the mask token]",
+)
+@click.option(
+    "--method",
+    default="contribution",
+    show_default=True,
+    type=MethodType("method", EFFECTS),
+    help="contribution, ablation, or ablation:how=zero.",
+)
+@KIND
+@MAX_TOKENS
+@click.option("--top", default=20, show_default=True, type=click.IntRange(1), help="Number of heads to print.")
+@JSON
+def effect(
+    model: str, target: str | None, against: str | None, text: str, top: int, as_json: bool, **given: Any
+) -> None:
+    """Print what every head does to a prediction of TEXT ("-" reads standard input): to one logit, or to a difference."""
+    if against is not None and target is None:
+        raise click.UsageError("--against needs a --target from which it is subtracted.")
+    text = sys.stdin.read() if text == "-" else text
+    check_text(text)
+    path = Path(model).expanduser()
+    if not path.is_dir() and not (path.suffix == GGUF and path.is_file()):
+        Catalog(Settings(hub="any")).locate(model, pointer=None)  # fails before torch is loaded
+    judged = target if target is None or against is None else (target, against)
+    found = headscope.effect(model, text, target=judged, **given)
+    if as_json:
+        click.echo(json.dumps(_document(found)))
+    else:
+        _print_heads(found, top)
+
+
+def _document(e: headscope.Effect) -> dict[str, Any]:
+    """Return the effect as JSON."""
+    target = {name: getattr(e.target, name) for name in ("ids", "texts", "position", "value", "capped")}
+    return {
+        **{name: getattr(e, name) for name in ("model", "method", "kind", "layers", "heads")},
+        "target": target,
+        "tokens": TOKENS.dump_python(e.tokens),
+        "key_tokens": TOKENS.dump_python(e.key_tokens),
+        "effects": to_lists(e.effects),
+        "sources": None if e.sources is None else to_lists(e.sources),
+        "parts": {name: to_lists(part) for name, part in e.parts.items()},
+    }
+
+
+def _print_heads(e: headscope.Effect, top: int) -> None:
+    """Print the target, one line per head, largest effect first, and for contributions one line per part of the sum."""
+    click.echo(f"{e.model}: {e.method['name']} to {e.target}, {e.target.value:.3f} logits")
+    strongest = e.sources is not None
+    rows = [[name, format_number(value), *_source(e, name)] for name, value in e.top(top)]
+    click.echo()
+    print_table(rows, ["head", "logits", *(["through"] if strongest else [])], [1])
+    if e.parts:
+        click.echo()
+        sums = [[name, format_number(float(np.sum(part, dtype=float)))] for name, part in e.parts.items()]
+        print_table([*sums, ["sum", format_number(e.target.value - e.remainder)]], ["part", "logits"], [1])
+
+
+def _source(e: headscope.Effect, name: str) -> list[str]:
+    """Return the token through which a head has most of its effect, if heads are split by token."""
+    if e.sources is None:
+        return []
+    layer, head = (axis.index(int(one)) for axis, one in zip((e.layers, e.heads), name.split("."), strict=True))
+    key = int(np.abs(e.sources[layer, head]).argmax())
+    return [f"{e.key_tokens[key].text} {e.sources[layer, head, key]:+.3f}"]
