@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers.modeling_outputs import BaseModelOutput
+from transformers.utils import ModelOutput
 
 from ..core.attention import Kind
 from ..errors import Unsupported
@@ -82,6 +82,7 @@ class _Runner:
         if position is not None and "logits_to_keep" in inspect.signature(model.module.forward).parameters:
             self._options["logits_to_keep"], self._row = torch.tensor([position], device=model.device), 0
         self._tokens = max(map(len, (axis for axis in (encoded.tokens, encoded.target or [])))) or 1
+        self._encoded: Any = None  # what the encoder of an encoder-decoder returned
         self._stored: list[Any] = []  # what the layers returned
         self._places: list[int] = []  # of the sites: the number of calls of layers before
         self._calls, self._skip, self._upcoming = 0, 0, 0
@@ -95,6 +96,8 @@ class _Runner:
         layers = [layer for stack in stacks for layer in modules[stack].children()]
         projections = {str(site.projection) for site in self.sites}
         handles = [modules[name].register_forward_pre_hook(partial(self._read, name)) for name in projections]
+        if "decoder_input_ids" in self._inputs:
+            handles.append(self._model.module.get_encoder().register_forward_hook(self._keep_encoded))
         kept = [(vars(layer), vars(layer).get("forward")) for layer in layers]
         try:
             for layer in layers:
@@ -110,10 +113,9 @@ class _Runner:
     def first(self) -> Tensor:
         """Run the model as it is and return the logits of the position."""
         output = self._run(self._inputs, 1)
-        hidden = getattr(output, "encoder_last_hidden_state", None)
-        if "decoder_input_ids" in self._inputs and hidden is not None:
+        if self._encoded is not None:
             self._inputs = {name: one for name, one in self._inputs.items() if name != "input_ids"}
-            self._inputs["encoder_outputs"] = BaseModelOutput(last_hidden_state=hidden)
+            self._inputs["encoder_outputs"] = self._encoded
         if len(self._places) != len(self.sites):
             raise Unsupported(NOT_AGAIN, pointer="/model")
         logits: Tensor = self._logits(output)[0]
@@ -164,6 +166,9 @@ class _Runner:
             return expanded(self._stored[self._calls - 1], given.shape[0])
         return forward(*args, **kwargs)
 
+    def _keep_encoded(self, part: Any, args: Any, output: Any) -> None:
+        self._encoded = output
+
     def _read(self, name: str, part: Any, args: Any) -> Any:
         """Note where the site is in the first run; replace what its projection is given in the others."""
         if self._change is None:
@@ -177,8 +182,8 @@ class _Runner:
 
 def _copies(value: Any, size: int) -> Any:
     """Return an argument for `size` copies of the input."""
-    if isinstance(value, BaseModelOutput):
-        return BaseModelOutput(last_hidden_state=_copies(value.last_hidden_state, size))
+    if isinstance(value, ModelOutput):
+        return type(value)(**expanded(dict(value), size))
     if isinstance(value, tuple):
         return tuple(_copies(one, size) for one in value)
     return value.expand(size, *value.shape[1:]) if isinstance(value, Tensor) else value

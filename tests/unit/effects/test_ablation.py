@@ -86,6 +86,20 @@ def test_of_an_encoder_decoder(kind: str) -> None:
     np.testing.assert_allclose(e.effects, expected, rtol=1e-3, atol=2e-5 * np.abs(expected).max())
 
 
+def test_runs_the_encoder_once() -> None:
+    """Also where it returns more than hidden states, such as what its experts were chosen by."""
+    model, lengths = headscope.load(build("switch_transformers").module), list[int]()
+
+    def note(part: Any, args: Any, kwargs: Any, output: Any) -> None:
+        lengths.append(kwargs["input_ids"].shape[1])
+
+    handle = model.module.get_encoder().register_forward_hook(note, with_kwargs=True)
+    e = headscope.effect(model, token_ids=ids(9, 1), target_ids=ids(5, 2), method="ablation")
+    handle.remove()
+    assert lengths.count(9) == 1  # the others are of the probe
+    assert np.abs(e.effects).max(-1).all()
+
+
 def test_of_a_class() -> None:
     torch.manual_seed(0)
     model = headscope.load(perturbed(BertForSequenceClassification(BertConfig(**SMALL, num_labels=3))))
