@@ -13,7 +13,7 @@ import pytest
 
 from headscope.jobs.outbox import TASK
 from tests.support.cluster import Cluster
-from tests.support.compose import Redis, free_port
+from tests.support.compose import free_port
 from tests.support.server import API, SLOW, Program, eventually
 
 
@@ -29,13 +29,6 @@ _number = iter(range(1000))
 def slow() -> dict[str, Any]:
     """Return a new request that takes seconds."""
     return {**SLOW, "max_tokens": 210 - next(_number)}
-
-
-def flush(redis: Redis) -> None:
-    """Remove everything, as FLUSHALL does, which Headscope's user may not."""
-    with redis.client() as client:
-        while keys := list(client.scan_iter(count=1000)):
-            client.delete(*keys)
 
 
 def test_celery_shows_what_runs(cluster: Cluster) -> None:
@@ -122,7 +115,7 @@ def test_both_redis_are_wiped_in_the_middle_of_a_run(cluster: Cluster) -> None:
     ids += cluster.post({"model": "bert", "lenses": ["weights"], "inputs": inputs}, "/analyses/batch").json()["ids"]
     cluster.forward(ids[0])
     for redis in (cluster.broker, cluster.cache):
-        flush(redis)
+        redis.flush()
     for id_ in ids:
         document = cluster.ended(id_)
         assert (document["status"], document["attempts"]) == ("done", 1), document["error"]

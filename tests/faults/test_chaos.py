@@ -14,3 +14,4 @@ def test_nothing_is_lost(embedded: Server, disturbed: Cluster) -> None:
     expected = reference(embedded, bodies)
     account = run(disturbed, expected, bodies, seconds=6, seed=5, between=(0.5, 1.0), longest=2.0)
     assert account["kept"], account
+    assert account["struck"]["broker emptied"] == 2
