@@ -12,6 +12,7 @@ from .figure import Figure
 from .shapes import grid
 
 TEXT = "The keys to the cabinet"
+OTHER = "The key to the cabinet"
 TARGET = (" were", " was")
 
 
@@ -57,4 +58,26 @@ def draw_ablation() -> Figure:
     return figure
 
 
-PICTURES: dict[str, Callable[[], Figure]] = {"contribution": draw_contribution, "ablation": draw_ablation}
+def draw_patching() -> Figure:
+    """What every head carries from the plural to the singular, and back."""
+    model = headscope.load("twin-gpt-softmax")
+    words = {"denoise": "brought into the other text", "noise": "lost with the other text's output"}
+    figure = Figure(760, 240, f"Patching between “{TEXT}” and “{OTHER}”, for “{TARGET[0]}” over “{TARGET[1]}”")
+    found = {
+        one: headscope.effect(model, TEXT, against=OTHER, target=TARGET, method={"name": "patching", "direction": one})
+        for one in words
+    }
+    largest = max(float(np.abs(e.shares).max()) for e in found.values())
+    for x, (direction, e) in zip((30, 330), found.items(), strict=True):
+        figure.text(x, 14, f"{direction}: {words[direction]}", bold=True)
+        grid(figure, x, 38, e.shares, largest, 22)
+    figure.text(30, 188, "share of the difference; layers down, heads across", size=11, colour="muted")
+    figure.legend(30, 208, largest, signed=True)
+    return figure
+
+
+PICTURES: dict[str, Callable[[], Figure]] = {
+    "contribution": draw_contribution,
+    "ablation": draw_ablation,
+    "patching": draw_patching,
+}

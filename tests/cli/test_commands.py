@@ -122,7 +122,7 @@ def test_analyze_as_json_and_to_a_file(home: Path, models: Path, tmp_path: Path)
 
 def test_effect_prints_heads_and_what_they_sum_to(home: Path, models: Path) -> None:
     """Largest first, as the library computes them; by token, and without each head."""
-    given = ["effect", "The cat sat.", "-m", str(models / "gpt2"), "--target", " cat", "--against", " mat"]
+    given = ["effect", "The cat sat.", "-m", str(models / "gpt2"), "--target", " cat", "--minus", " mat"]
     ended = run(home, *given, "--top", "3", "--method", "contribution:sources=true", models=models)
     assert ended.returncode == 0, ended.stderr
     target = (" cat", " mat")
@@ -136,6 +136,8 @@ def test_effect_prints_heads_and_what_they_sum_to(home: Path, models: Path) -> N
     again = headscope.effect(models / "gpt2", "The cat sat.", target=target, method={"name": "ablation", "how": "zero"})
     assert np.allclose(document["effects"], again.effects, atol=1e-5)
     assert document["target"]["texts"] == list(target)
+    patched = run(home, *given, "--method", "patching", "--against", "The cat sat,", "--json", models=models)
+    assert json.loads(patched.stdout)["baseline"] != document["target"]["value"]
     refusal(run(home, "effect", "The cat sat.", "-m", "bert", models=models), "unsupported")
 
 
@@ -327,7 +329,7 @@ def test_worker_needs_a_cluster(home: Path) -> None:
         "analyze a -p alpha",
         "analyze a -l {",
         "effect",
-        "effect a --against b",
+        "effect a --minus b",
         "effect a --method nonsense",
         "models x",
     ],

@@ -1,6 +1,5 @@
 """The capture of every layer's attention during a forward pass. The only user of transformers' AttentionInterface."""
 
-from .ablated import ablated_logits
 from .batch import Batch, by_input, part
 from .batch_check import batches_exactly
 from .check import examine
@@ -8,6 +7,7 @@ from .direct import DirectPath, HeadOutputs, PathPart, direct_path
 from .forward import capture, capture_many
 from .patched import PatchedModule
 from .recording import INPUT_ERRORS, CaptureSpec, ModelInput
+from .replaced import outputs_of_heads, replaced_logits
 from .sites import AttentionSites, Site
 
 __all__ = [
@@ -21,12 +21,13 @@ __all__ = [
     "PatchedModule",
     "PathPart",
     "Site",
-    "ablated_logits",
     "batches_exactly",
     "by_input",
     "capture",
     "capture_many",
     "direct_path",
     "examine",
+    "outputs_of_heads",
     "part",
+    "replaced_logits",
 ]

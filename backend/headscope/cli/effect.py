@@ -27,7 +27,8 @@ from .output import JSON, format_number, print_table
 @click.option("--pair", "text_pair", help="The decoder's text of an encoder-decoder, or a second text.")
 @MODEL
 @click.option("--target", help='Token or class, such as " Paris", with its space.  [default: the model\'s own choice]')
-@click.option("--against", help="Token or class whose logit is subtracted.")
+@click.option("--minus", help="Token or class whose logit is subtracted.")
+@click.option("--against", help="Another text with as many tokens, for patching.")
 @click.option(
     "--position",
     type=int,
@@ -38,24 +39,22 @@ from .output import JSON, format_number, print_table
     default="contribution",
     show_default=True,
     type=MethodType("method", EFFECTS),
-    help="contribution, ablation, or ablation:how=zero.",
+    help="contribution, ablation, ablation:how=zero, or patching.",
 )
 @KIND
 @MAX_TOKENS
 @click.option("--top", default=20, show_default=True, type=click.IntRange(1), help="Number of heads to print.")
 @JSON
-def effect(
-    model: str, target: str | None, against: str | None, text: str, top: int, as_json: bool, **given: Any
-) -> None:
+def effect(model: str, target: str | None, minus: str | None, text: str, top: int, as_json: bool, **given: Any) -> None:
     """Print what every head does to a prediction of TEXT ("-" reads standard input): to one logit, or to a difference."""
-    if against is not None and target is None:
-        raise click.UsageError("--against needs a --target from which it is subtracted.")
+    if minus is not None and target is None:
+        raise click.UsageError("--minus needs a --target from which it is subtracted.")
     text = sys.stdin.read() if text == "-" else text
     check_text(text)
     path = Path(model).expanduser()
     if not path.is_dir() and not (path.suffix == GGUF and path.is_file()):
         Catalog(Settings(hub="any")).locate(model, pointer=None)  # fails before torch is loaded
-    judged = target if target is None or against is None else (target, against)
+    judged = target if target is None or minus is None else (target, minus)
     found = headscope.effect(model, text, target=judged, **given)
     if as_json:
         click.echo(json.dumps(_document(found)))
@@ -72,6 +71,7 @@ def _document(e: headscope.Effect) -> dict[str, Any]:
         "tokens": TOKENS.dump_python(e.tokens),
         "key_tokens": TOKENS.dump_python(e.key_tokens),
         "effects": to_lists(e.effects),
+        "baseline": e.baseline,
         "sources": None if e.sources is None else to_lists(e.sources),
         "parts": {name: to_lists(part) for name, part in e.parts.items()},
     }

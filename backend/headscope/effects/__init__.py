@@ -5,7 +5,8 @@ from __future__ import annotations
 from ..core.declarations import Declaration
 from .ablation import ABLATION
 from .contribution import CONTRIBUTION
+from .patching import PATCHING
 
-EFFECTS: dict[str, Declaration] = {effect.name: effect for effect in (CONTRIBUTION, ABLATION)}
+EFFECTS: dict[str, Declaration] = {effect.name: effect for effect in (CONTRIBUTION, ABLATION, PATCHING)}
 
 __all__ = ["EFFECTS"]

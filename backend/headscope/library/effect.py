@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 
 from ..analysis.predictions import texts_of, writes_tokens
-from ..capture import AttentionSites, PathPart, ablated_logits, direct_path, examine
+from ..capture import AttentionSites, PathPart, direct_path, examine, outputs_of_heads, replaced_logits
 from ..core.arrays import Array
 from ..core.attention import Kind, required
 from ..core.declarations import Declaration
-from ..core.lazy import torch
+from ..core.lazy import Tensor
 from ..core.tokens import Token
 from ..effects import EFFECTS
 from ..effects.ablation import AblationParams, without_heads
 from ..effects.contribution import ContributionParams, contribution, contributions_of_heads, contributions_of_sources
+from ..effects.patching import PatchingParams, with_heads_of
 from ..errors import InvalidRequest, NonFinite, Unknown, Unsupported
 from ..models.loading import Model
 from ..models.tokens import Encoded
@@ -67,6 +67,7 @@ class Effect:
     sources  float32 [L, H, K], with sources=True: the parts of `effects` that each token gives, through all queries; otherwise None
     parts    name -> float32; of contributions, everything that sums to the target: heads by kind [L, H], "mlp" [number of layers], "embedding" [1],
              and "bias" [1], those of all projections and normalisations
+    baseline  of patching, the value of the target in the other text; otherwise None
     """
 
     model: str
@@ -80,6 +81,13 @@ class Effect:
     effects: Array = field(repr=False)
     sources: Array | None = field(default=None, repr=False)
     parts: Mapping[str, Array] = field(default_factory=dict, repr=False)
+    baseline: float | None = field(default=None, repr=False)
+
+    @property
+    def shares(self) -> Array:
+        """Effects as shares of the difference of the target between the two texts of a patching, float32 [L, H]; NaN for other methods, and if there is none."""
+        difference = float("nan") if self.baseline is None else self.target.value - self.baseline
+        return self.effects / np.float32(difference or np.nan)
 
     def top(self, count: int = 5) -> list[tuple[str, float]]:
         """Return the heads with the largest effects, whatever their sign, as layer.head, largest first."""
@@ -106,6 +114,7 @@ def effect(
     *,
     target: Output | tuple[Output, Output] | None = None,
     position: int | None = None,
+    against: str | Sequence[int] | None = None,
     method: Method = "contribution",
     token_ids: Sequence[int] | None = None,
     target_ids: Sequence[int] | None = None,
@@ -119,8 +128,10 @@ def effect(
     `target` is a token or a class, by its text (" Paris", with its space) or its number; a pair of them, for the difference of their logits; by default the
     model's own choice. `position` is the token at which the model predicts, counted from 0, or from the end if negative: by default the last one of a causal
     model or a decoder, and the mask token of a masked one. `method` is "contribution", what a head writes on the direct path, whose parameter `sources`
-    splits that by token; or "ablation", by how much the target falls without the head, whose parameter `how` is "mean" or "zero". `kind` chooses the heads
-    of an encoder-decoder, those of its decoder by default; other arguments are those of `analyze`.
+    splits that by token; or "ablation", by how much the target falls without the head, whose parameter `how` is "mean" or "zero"; or
+    "patching", how much of the target's difference to another text the head carries, whose parameter `direction` is "denoise" or "noise". `against` is that
+    text, or its token ids, with as many tokens. `kind` chooses the heads of an encoder-decoder, those of its decoder by default; other arguments are those
+    of `analyze`.
 
     Raises a HeadscopeError; Unsupported for models without an output head, and where the sum of all parts is not the logit.
 
@@ -133,15 +144,23 @@ def effect(
     """
     model = load(model, dtype=dtype)
     declared, params = _method(method)
-    given: Any = {"token_ids": numbers(token_ids, "token_ids"), "target_ids": numbers(target_ids, "target_ids")}
-    encoded = model.encode(text, text_pair, **given, mask=numbers(mask, "mask"), max_tokens=number(max_tokens))
+    shared: Any = {
+        "target_ids": numbers(target_ids, "target_ids"),
+        "mask": numbers(mask, "mask"),
+        "max_tokens": number(max_tokens),
+    }
+    encoded = model.encode(text, text_pair, token_ids=numbers(token_ids, "token_ids"), **shared)
+    other = None
+    if against is not None:
+        second: Any = {"text": against} if isinstance(against, str) else {"token_ids": numbers(against, "against")}
+        other = model.encode(**second, text_pair=text_pair, **shared)
     sites = examine(model, dtype)
     of = _kind(sites, kind)
     missing = sites.missing(of)
     for need in declared.needs:
         if need in missing:
             raise Unsupported(missing[need], pointer="/model")
-    judged = _Judged(model, encoded, sites, of, _ids(model, target), _position(model, encoded, number(position)))
+    judged = _Judged(model, encoded, sites, of, _ids(model, target), _position(model, encoded, number(position)), other)
     with model.lock, model.using(dtype):
         found = COMPUTE[declared.name](judged, params)
     axes, chosen = encoded.axes(of), sites.of(of)
@@ -157,6 +176,7 @@ def effect(
         effects=found.effects,
         sources=found.sources,
         parts=found.parts,
+        baseline=found.baseline,
     )
 
 
@@ -170,6 +190,7 @@ class _Judged:
     kind: Kind
     ids: list[int]
     position: int | None
+    other: Encoded | None = None  # the text that it is compared with
 
 
 @dataclass(frozen=True)
@@ -182,6 +203,7 @@ class _Found:
     capped: bool = False
     sources: Array | None = None
     parts: Mapping[str, Array] = field(default_factory=dict)
+    baseline: float | None = None
 
 
 def _method(method: Method) -> tuple[Declaration, Any]:
@@ -305,15 +327,65 @@ def _check_sum(value: float, parts: Array) -> None:
 
 def _ablation(judged: _Judged, params: AblationParams) -> _Found:
     """Return by how much the target falls without each head."""
-    replace, position = partial(without_heads, how=params.how), judged.position
-    found = ablated_logits(judged.model, judged.encoded, judged.sites, judged.kind, replace, judged.ids, position)
-    signs = torch.tensor([1.0, -1.0][: len(found.ids)], dtype=torch.float64)
-    value = float(found.logits[list(found.ids)].double().cpu() @ signs)
-    effects = np.stack([(value - rows.double().cpu() @ signs).float().numpy() for rows in found.without])
-    if not np.isfinite(effects).all():
+
+    def change(_: int, written: Tensor, heads: Sequence[int | None]) -> Tensor:
+        return without_heads(written, heads, params.how)
+
+    ids, value, replaced = _replaced(judged, change, judged.ids)
+    return _Found(ids, value, (value - replaced).astype(np.float32))
+
+
+def _patching(judged: _Judged, params: PatchingParams) -> _Found:
+    """Return how much of the target each head restores in the other text, or destroys in the text itself."""
+    other = judged.other
+    if other is None:
+        raise InvalidRequest("Patching compares two texts. Give the other one as against.", pointer="/against")
+    _check_aligned(judged.encoded, other)
+    denoise = params.direction == "denoise"
+    source, changed = (judged, replace(judged, encoded=other)) if denoise else (replace(judged, encoded=other), judged)
+    logits, outputs = outputs_of_heads(source.model, source.encoded, source.sites, source.kind, source.position)
+
+    def exchange(site: int, written: Tensor, heads: Sequence[int | None]) -> Tensor:
+        return with_heads_of(written, heads, outputs[site])
+
+    ids = judged.ids or ([int(logits.argmax())] if denoise else [])
+    found, value, patched = _replaced(changed, exchange, ids)
+    far = _difference(logits, found)
+    own, base = (far, value) if denoise else (value, far)
+    return _Found(found, own, (patched - value if denoise else value - patched).astype(np.float32), baseline=base)
+
+
+def _check_aligned(encoded: Encoded, other: Encoded) -> None:
+    """Raise InvalidRequest unless two inputs have equally many tokens on each side."""
+    counts = [[len(one.tokens), len(one.target or [])] for one in (encoded, other)]
+    if counts[0] != counts[1]:
+        raise InvalidRequest(
+            "Patching exchanges outputs token by token, so both texts must have the same number of tokens. "
+            f"They have {sum(counts[0])} and {sum(counts[1])}.",
+            pointer="/against",
+        )
+
+
+def _replaced(judged: _Judged, change: Any, ids: list[int]) -> tuple[tuple[int, ...], float, Array]:
+    """Return the target's ids, its value, and its values [L, H] with each head replaced, in float64."""
+    args = (judged.model, judged.encoded, judged.sites, judged.kind)
+    found = replaced_logits(*args, change, ids, judged.position)
+    rows = np.stack([one.double().cpu().numpy() for one in found.replaced])  # [L, H, ids]
+    replaced = rows[..., 0] - (rows[..., 1] if len(found.ids) > 1 else 0)
+    if not np.isfinite(replaced).all():
         raise NonFinite(NOT_FINITE)
-    return _Found(found.ids, value, effects)
+    return found.ids, _difference(found.logits, found.ids), replaced
+
+
+def _difference(logits: Tensor, ids: Sequence[int]) -> float:
+    """Return the target's value."""
+    chosen = logits[list(ids)].double().tolist()
+    return float(chosen[0] - sum(chosen[1:]))
 
 
 # Name of a method -> what computes it.
-COMPUTE: dict[str, Callable[[_Judged, Any], _Found]] = {"contribution": _contribution, "ablation": _ablation}
+COMPUTE: dict[str, Callable[[_Judged, Any], _Found]] = {
+    "contribution": _contribution,
+    "ablation": _ablation,
+    "patching": _patching,
+}

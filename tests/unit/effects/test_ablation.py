@@ -12,7 +12,7 @@ from transformers import BertConfig, BertForSequenceClassification
 
 import headscope
 from headscope import Model
-from headscope.capture import ablated, examine
+from headscope.capture import examine, replaced
 from headscope.errors import Unsupported
 from tests.sweep.build import build, ids
 
@@ -65,7 +65,7 @@ def test_in_parts_of_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     model = headscope.load(FAMILIES["llama"]())
     whole = headscope.effect(model, token_ids=TOKENS, target=7, method="ablation").effects
-    monkeypatch.setattr(ablated, "TOKENS", 2 * len(TOKENS))
+    monkeypatch.setattr(replaced, "TOKENS", 2 * len(TOKENS))
     np.testing.assert_allclose(
         headscope.effect(model, token_ids=TOKENS, target=7, method="ablation").effects, whole, atol=1e-5
     )

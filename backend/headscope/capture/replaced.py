@@ -1,4 +1,4 @@
-"""The outputs of a model without each of its heads: exact, with what the change cannot reach computed once.
+"""The outputs of a model when the output of one head is replaced: exact, with what the change cannot reach computed once.
 
 Layers below the head return what they returned before, and the heads of a layer are the inputs of one batch.
 """
@@ -30,20 +30,20 @@ from .trace import expanded
 # Tokens of the inputs that are computed at once.
 TOKENS = 4096
 NOT_AGAIN = "The layers of this model give other results when the layers before them are not run again, so heads cannot be replaced one by one."
-# What the output projection is given [B, Q, H, D], and the head to replace in each input -> what it is given instead.
-Replace = Callable[[Tensor, Sequence[int | None]], Tensor]
+# Number of a site, what its output projection is given [B, Q, H, D], and the head to replace in each input -> what it is given instead.
+Replace = Callable[[int, Tensor, Sequence[int | None]], Tensor]
 
 
 @dataclass(frozen=True)
-class AblatedLogits:
-    """The logits of a position, [vocabulary] or [classes], and those without each head: one tensor [H, ids] per layer, of some outputs only."""
+class ReplacedLogits:
+    """The logits of a position, [vocabulary] or [classes], and those with each head replaced: one tensor [H, ids] per layer, of some outputs only."""
 
     logits: Tensor
     ids: tuple[int, ...]
-    without: list[Tensor]
+    replaced: list[Tensor]
 
 
-def ablated_logits(
+def replaced_logits(
     model: Model,
     encoded: Encoded,
     sites: AttentionSites,
@@ -51,8 +51,8 @@ def ablated_logits(
     replace: Replace,
     ids: Sequence[int],
     position: int | None,
-) -> AblatedLogits:
-    """Return the logits `ids`, by default the largest, without each head of a kind. The caller holds the model's lock.
+) -> ReplacedLogits:
+    """Return the logits `ids`, by default the largest, with each head of a kind replaced. The caller holds the model's lock.
 
     `position` is None for a model that classifies whole inputs. Raises Unsupported for models without an output head, and for layers that cannot be run on their own.
     """
@@ -60,15 +60,25 @@ def ablated_logits(
     with torch.inference_mode(), attending_with(NAME, model.module), runner.hooks():
         logits = runner.first()
         chosen = list(ids) or [int(logits.argmax())]
-        without = []
+        changed = []
         for number, site in enumerate(runner.sites):
             # Once, a copy in which no head is replaced shows that layers can be skipped.
             heads: list[int | None] = [*range(site.heads), *([None] if number == len(runner.sites) - 1 else [])]
             rows = torch.cat([runner.again(number, part, replace)[:, chosen] for part in runner.batches(heads)])
-            without.append(rows[: site.heads])
+            changed.append(rows[: site.heads])
         if not is_close(rows[-1], logits[chosen], 10 * tolerance(logits.dtype)):
             raise Unsupported(NOT_AGAIN, pointer="/model")
-    return AblatedLogits(logits, tuple(chosen), without)
+    return ReplacedLogits(logits, tuple(chosen), changed)
+
+
+def outputs_of_heads(
+    model: Model, encoded: Encoded, sites: AttentionSites, kind: Kind, position: int | None
+) -> tuple[Tensor, list[Tensor]]:
+    """Return the logits of the position, and what the output projection of every site is given, [Q, H, D] each. The caller holds the model's lock."""
+    runner = _Runner(model, encoded, sites, kind, position)
+    runner.written = []
+    with torch.inference_mode(), attending_with(NAME, model.module), runner.hooks():
+        return runner.first(), runner.written
 
 
 class _Runner:
@@ -83,6 +93,7 @@ class _Runner:
             self._options["logits_to_keep"], self._row = torch.tensor([position], device=model.device), 0
         self._tokens = max(map(len, (axis for axis in (encoded.tokens, encoded.target or [])))) or 1
         self._encoded: Any = None  # what the encoder of an encoder-decoder returned
+        self.written: list[Tensor] | None = None  # what the projections were given, if it is kept
         self._stored: list[Any] = []  # what the layers returned
         self._places: list[int] = []  # of the sites: the number of calls of layers before
         self._calls, self._skip, self._upcoming = 0, 0, 0
@@ -122,7 +133,7 @@ class _Runner:
         return logits
 
     def again(self, number: int, heads: Sequence[int | None], replace: Replace) -> Tensor:
-        """Run the model without one head of a site in each copy of the input, and return the logits [B, vocabulary]."""
+        """Run the model with one head of a site replaced in each copy of the input, and return the logits [B, vocabulary]."""
         site, size = self.sites[number], len(heads)
         self._skip = self._places[number]
         self._upcoming = next(i for i, place in enumerate(self._places) if place == self._skip)
@@ -131,7 +142,7 @@ class _Runner:
             written = given.reshape(
                 size, -1, site.heads, given.shape[-1] // site.heads
             )  # from [B, Q, H D] or [B Q, H D]
-            return replace(written, heads).reshape(given.shape)
+            return replace(number, written, heads).reshape(given.shape)
 
         self._change = site, change
         inputs = {name: _copies(value, size) for name, value in self._inputs.items()}
@@ -172,6 +183,9 @@ class _Runner:
     def _read(self, name: str, part: Any, args: Any) -> Any:
         """Note where the site is in the first run; replace what its projection is given in the others."""
         if self._change is None:
+            if self.written is not None:
+                site = self.sites[len(self._places)]
+                self.written.append(args[0].reshape(-1, site.heads, args[0].shape[-1] // site.heads))
             self._places.append(self._calls - 1)
             return None
         site, change = self._change
