@@ -128,7 +128,8 @@ def test_effect_prints_heads_and_what_they_sum_to(home: Path, models: Path) -> N
     target = (" cat", " mat")
     e = headscope.effect(headscope.load(models / "gpt2"), "The cat sat.", target=target)
     first, _, head, *lines = ended.stdout.splitlines()
-    assert first.endswith(f"contribution to ' cat' - ' mat' at token {len(e.tokens) - 1}, {e.target.value:.3f} logits")
+    named = f"the target, ' cat' - ' mat' at token {len(e.tokens) - 1}, is {e.target.value:.3f} logits"
+    assert first.endswith(f"contribution of every head; {named}")
     assert head.split() == ["head", "logits", "through"]
     assert [line.split()[0] for line in lines[:3]] == [name for name, _ in e.top(3)]
     assert lines[-1].split() == ["sum", f"{e.target.value:.3f}"]

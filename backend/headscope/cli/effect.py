@@ -79,7 +79,7 @@ def _document(e: headscope.Effect) -> dict[str, Any]:
 
 def _print_heads(e: headscope.Effect, top: int) -> None:
     """Print the target, one line per head, largest effect first, and for contributions one line per part of the sum."""
-    click.echo(f"{e.model}: {e.method['name']} to {e.target}, {e.target.value:.3f} logits")
+    click.echo(f"{e.model}: {e.method['name']} of every head; the target, {e.target}, is {e.target.value:.3f} logits")
     strongest = e.sources is not None
     rows = [[name, format_number(value), *_source(e, name)] for name, value in e.top(top)]
     click.echo()
