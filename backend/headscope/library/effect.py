@@ -20,6 +20,7 @@ from ..effects.ablation import AblationParams, without_heads
 from ..effects.contribution import ContributionParams, contribution, contributions_of_heads, contributions_of_sources
 from ..effects.patching import PatchingParams, with_heads_of
 from ..errors import InvalidRequest, NonFinite, Unknown, Unsupported
+from ..models.images import pack
 from ..models.loading import Model
 from ..models.tokens import Encoded
 from .analysis import load
@@ -117,6 +118,7 @@ def effect(
     against: str | Sequence[int] | None = None,
     method: Method = "contribution",
     token_ids: Sequence[int] | None = None,
+    image: Any = None,
     target_ids: Sequence[int] | None = None,
     mask: Sequence[int] | None = None,
     max_tokens: int | None = None,
@@ -149,12 +151,13 @@ def effect(
         "mask": numbers(mask, "mask"),
         "max_tokens": number(max_tokens),
     }
-    encoded = model.encode(text, text_pair, token_ids=numbers(token_ids, "token_ids"), **shared)
+    packed = None if image is None else pack(image)
+    encoded = model.encode(text, text_pair, token_ids=numbers(token_ids, "token_ids"), image=packed, **shared)
     other = None
     if against is not None:
         second: Any = {"text": against} if isinstance(against, str) else {"token_ids": numbers(against, "against")}
         other = model.encode(**second, text_pair=text_pair, **shared)
-    sites = examine(model, dtype)
+    sites = examine(model, dtype, image is not None and model.facts.kind != "vision")
     of = _kind(sites, kind)
     missing = sites.missing(of)
     for need in declared.needs:

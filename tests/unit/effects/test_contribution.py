@@ -16,6 +16,8 @@ from transformers import (
     Gemma2ForCausalLM,
     T5Config,
     T5ForConditionalGeneration,
+    ViTConfig,
+    ViTForImageClassification,
 )
 
 import headscope
@@ -147,6 +149,28 @@ def test_of_a_class() -> None:
     assert e.target.value == pytest.approx(float(logits[1] - logits[0]), rel=1e-4)
     assert (e.target.position, e.target.texts) == (None, ("good", "bad"))
     assert e.remainder == pytest.approx(0, abs=1e-5)
+
+
+def test_of_the_class_of_an_image() -> None:
+    """Of patches; with what zeroing leaves of it."""
+    torch.manual_seed(0)
+    sizes = {name: value for name, value in SMALL.items() if name != "vocab_size"}
+    module = perturbed(ViTForImageClassification(ViTConfig(**sizes, image_size=32, patch_size=8, num_labels=5)))
+    image = np.random.default_rng(0).integers(0, 256, (32, 32, 3), dtype=np.uint8)
+    e = headscope.effect(module, image=image, target=3, method=SOURCES)
+    logits = headscope.analyze(module, image=image, keep_logits=True).logits
+    assert logits is not None
+    assert e.target.value == pytest.approx(logits[3], rel=1e-4)
+    assert e.remainder == pytest.approx(0, abs=1e-5)
+    assert e.sources is not None
+    assert e.sources.shape == (2, 4, 17)
+    np.testing.assert_allclose(e.sources.sum(-1), e.effects, atol=1e-5)
+    without = headscope.analyze(
+        module, image=image, mechanism={"name": "ablate", "heads": ["0.2"], "how": "zero"}, keep_logits=True
+    ).logits
+    assert without is not None
+    ablated = headscope.effect(module, image=image, target=3, method={"name": "ablation", "how": "zero"})
+    assert ablated.effects[0, 2] == pytest.approx(logits[3] - without[3], abs=1e-5)
 
 
 @pytest.mark.parametrize(
