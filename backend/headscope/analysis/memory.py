@@ -41,7 +41,7 @@ class MemoryPlan:
     width: int = 0
     softmax: bool = True  # whether weights are the softmax of scores
     readings: tuple[str, ...] = ()  # all lenses that are read
-    measures: tuple[str, ...] = ()
+    rowwise: bool = True  # whether measures can be computed from some rows after others
     limit: float = inf  # bytes that the analysis may take
 
     def present(self, layer: int) -> list[int]:
@@ -86,8 +86,7 @@ class MemoryPlan:
     def by_rows(self) -> bool:
         """Whether large heads are read row by row: each lens and measure can be, and no maps of heads are kept."""
         lenses = [LENSES[name] for name in self.readings if LENSES[name].of == "heads"]
-        measures = [MEASURES[name] for name in self.measures if MEASURES[name].of == "heads"]
-        able = self.softmax and all(lens.factoring for lens in lenses) and all(one.by_rows for one in measures)
+        able = self.softmax and self.rowwise and all(lens.factoring for lens in lenses)
         factored = self.factored
         return able and not self.whole and all(name in factored for name in self.kept if LENSES[name].of == "heads")
 
@@ -137,9 +136,10 @@ def plan(
     whole = any(LENSES[name].of == "layer" for name in request.readings)
     kept = request.lens_names if request.maps else []
     softmax = request.mechanism is None or MECHANISMS[request.mechanism.name].softmax
+    rowwise = all(MEASURES[one.name].reads_rows(one) for one in request.measures if MEASURES[one.name].of == "heads")
     return MemoryPlan(
         chosen, list(request.heads or heads), queries, keys, kept, whole, counts, keep, width, softmax,
-        readings=tuple(request.readings), measures=tuple(request.measure_names),
+        readings=tuple(request.readings), rowwise=rowwise,
     )  # fmt: skip
 
 

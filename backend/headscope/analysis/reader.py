@@ -152,7 +152,7 @@ class Reader:
         lenses = row_lenses(batch.layer, self._lenses)
         if lenses is None:
             return None
-        rows = RowwiseReader(batch, lenses, self._measures, self._shown, self._kept)
+        rows = RowwiseReader(batch, self._tokens_of(batch, (0,)), lenses, self._measures, self._shown, self._kept)
         pooled = rows.read()
         factors = rows.factors()
         if not all(self._plan.prefers(one.nbytes) for heads in factors.values() for one in heads):
@@ -205,10 +205,14 @@ class Reader:
 
     def _some(self, batch: Batch, places: Places) -> Layer:
         """Return the heads of some inputs, with the tokens of each."""
+        return replace(batch.some(places), inputs=self._tokens_of(batch, places))
+
+    def _tokens_of(self, batch: Batch, places: Places) -> BatchTokens:
+        """Return the tokens of some inputs, the same object for all layers."""
         numbers = tuple([batch.places[place] for place in places])
         if numbers not in self._tokens:
             self._tokens[numbers] = BatchTokens(tuple([batch.axes[place] for place in places]))
-        return replace(batch.some(places), inputs=self._tokens[numbers])
+        return self._tokens[numbers]
 
     def _groups(self, name: str, batch: Batch) -> list[Places]:
         """Return the inputs in groups whose tokens look the same to a measure."""

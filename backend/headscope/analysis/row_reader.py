@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ import torch
 from ..capture import Batch
 from ..core.attention import Layer, Reading, required
 from ..core.factors import Factors
+from ..core.tokens import BatchTokens
 from ..lenses import LENSES
 from ..lenses.base import RowLens
 from ..measures import MEASURES
@@ -32,6 +33,13 @@ class _RowMeasure:
     @property
     def by_rows(self) -> ByRows:
         return required(self.measure.by_rows)
+
+    def add(self, found: torch.Tensor) -> None:
+        """Add the statistics of the next rows."""
+        if self.by_rows.summed and self.statistics:
+            fewer, found = sorted((self.statistics.pop(), found), key=lambda one: one.shape[1])
+            found[:, : fewer.shape[1]] += fewer
+        self.statistics.append(found)
 
     def values(self, layer: Layer, facts: Mapping[str, Reading]) -> torch.Tensor:
         """Return the values of the measure."""
@@ -55,12 +63,13 @@ class RowwiseReader:
     def __init__(
         self,
         batch: Batch,
+        tokens: BatchTokens,
         lenses: Mapping[str, RowLens],
         measures: Mapping[str, Any],
         shown: Collection[str],
         kept: Collection[str],
     ) -> None:
-        self._batch, self._lenses = batch, lenses
+        self._batch, self._tokens, self._lenses = batch, tokens, lenses
         self._measures = [
             _RowMeasure(MEASURES[name], lens, params)
             for name, params in measures.items()
@@ -89,13 +98,14 @@ class RowwiseReader:
                 for name, spent in found.seconds.items():
                     self.seconds[name] += spent
                 for one, statistics in zip(self._measures, found.statistics, strict=True):
-                    one.statistics.append(statistics)
+                    one.add(statistics)
         self.facts = {name: lens.facts() for name, lens in self._lenses.items()}
         return {name: pool.cells() for name, pool in self._pools.items()}
 
     def _compute(self, rows: Layer) -> _RowResults:
         """Compute everything about some rows."""
         readings, found = {}, _RowResults({}, {}, {}, [])
+        rows = replace(rows, inputs=self._tokens)
         for name, lens in self._lenses.items():
             started = time.perf_counter()
             readings[name], found.parts[name] = lens.read(rows, name in self._mapped)

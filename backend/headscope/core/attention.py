@@ -288,7 +288,7 @@ class Layer:
         return result
 
     def marked(self, which: Marks) -> tuple[Tensor, Tensor]:
-        """Return which queries [1 or H, Q] and which keys [1 or H, K] are such tokens, as bool tensors: one row, or one per head if inputs differ in them."""
+        """Return which queries [1 or H, Q] and which keys [1 or H, K] of the whole input are such tokens: one row, or one per head if inputs differ in them."""
         inputs = self.inputs or BatchTokens((self.axes,))
         queries, keys = inputs.marked(which)
         each = 1 if len(queries) == 1 else len(self.heads) // len(inputs.axes)

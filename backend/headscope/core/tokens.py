@@ -53,8 +53,8 @@ class Axes:
         return self.queries == self.keys
 
 
-# Tells which tokens of an input are of some kind.
-Marks = Callable[[tuple[Token, ...]], list[bool]]
+# Tells which tokens of an input are of some kind, or gives each a number.
+Marks = Callable[[tuple[Token, ...]], list[bool] | list[int]]
 
 
 @dataclass(frozen=True, slots=True)

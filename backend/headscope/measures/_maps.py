@@ -6,7 +6,7 @@ from typing import Any
 
 from ..core.attention import Layer, Reading
 from ..core.lazy import Tensor
-from ..core.tokens import Token
+from ..core.tokens import Marks, Token
 
 
 def clean(reading: Reading) -> tuple[Tensor, Tensor]:
@@ -42,7 +42,13 @@ def is_causal(layer: Layer) -> bool:
     mask = layer.keys.mask
     if mask is None:
         return layer.keys.rule == "prefix"
-    return layer.axes.same and not bool(mask.triu(1).any())
+    return layer.axes.same and not bool(mask.triu(layer.keys.first + 1).any())
+
+
+def marked_in(layer: Layer, which: Marks, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Return which queries [1 or H, R] and which keys [1 or H, K'] of some rows [H, R, K'] are such tokens."""
+    (queries, keys), first = layer.marked(which), layer.keys.first
+    return queries[:, first : first + rows.shape[1]], keys[:, : rows.shape[2]]
 
 
 def nothing(token: Token, params: Any) -> object:

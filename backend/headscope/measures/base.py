@@ -63,11 +63,15 @@ class ByRows:
     statistics  as `compute`, of some rows: numbers for each of them, [H, R, ...]. Without `combine` they are the values.
     combine     (layer without weights, facts about heads by lens, statistics of all rows [H, Q, ...], parameters) -> values
     reads_map   whether statistics need the map of the lens; they can always read the layer's weights
+    summed      whether statistics are sums over the rows instead, [H, N], to be added up; those of fewer keys may be shorter, and lack zeros at their end
+    able        whether parameters allow it
     """
 
     statistics: Callable[[Layer, str, Mapping[str, Reading], Any], Tensor]
     combine: Callable[[Layer, Mapping[str, Reading], Tensor, Any], Tensor] | None = None
     reads_map: bool = True
+    summed: bool = False
+    able: Callable[[Any], bool] = lambda params: True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +104,10 @@ class Measure(Declaration):
     def lenses(self) -> tuple[str, ...]:
         """Names of the lenses that it accepts, in the order of LENSES."""
         return tuple(name for name, lens in LENSES.items() if self.accepts(lens))
+
+    def reads_rows(self, params: Any) -> bool:
+        """Return whether it can be computed from some rows after others."""
+        return self.by_rows is not None and self.by_rows.able(params)
 
     def unit_of(self, column: str | None) -> str:
         """Return the unit of a column, or of the one number."""

@@ -14,8 +14,8 @@ from ..core.lazy import Tensor, torch
 from ..core.tokens import Token
 from . import patterns_published as published
 from ._classes import BLOCK, CLASSES, DIAGONAL, HETEROGENEOUS, MIXED, UNCLASSIFIED, VERTICAL, settle
-from ._maps import are_second, are_special, distributions, is_causal, mean, special
-from .base import Measure, is_attention
+from ._maps import are_second, are_special, distributions, is_causal, marked_in, special
+from .base import ByRows, Measure, is_attention
 from .concentration import row_entropy
 
 OFFSETS = (-2, -1, 0, 1, 2)
@@ -34,6 +34,9 @@ SCORES = (
 )
 YANG = ("globalness", "verticality", "diagonality")
 COLUMNS = (*SCORES, *YANG, "class", "margin", "unstable")
+# What scores are computed of, sums over queries: how many count and give more than a little to other tokens than the sink, and so on.
+_ALONG = [f"{name} {offset}" for name in ("mass", "hit", "free") for offset in OFFSETS]
+SUMS = ("rows", "sink", "silent", "judged", "upon_special", "energy", "spread", "own", "usable", *_ALONG, "several")
 
 
 def _share(default: float, description: str) -> Any:
@@ -98,12 +101,13 @@ class TokenMasks:
     causal: bool
 
 
-def masks(layer: Layer, params: PatternParams) -> TokenMasks:
-    """Return the masks: queries count unless special (or, in causal models, among the first); the sink of causal models is no special key."""
-    (queries, keys), second, causal = layer.marked(are_special), layer.marked(are_second), is_causal(layer)
-    first = torch.arange(keys.shape[1]) == 0
-    rows = ~queries & (torch.arange(queries.shape[1]) >= params.first_row) if causal else ~queries
-    return TokenMasks(rows, keys & ~first if causal else keys, keys | first if causal else keys, second, causal)
+def masks(layer: Layer, rows: Tensor, params: PatternParams) -> TokenMasks:
+    """Return the masks of some rows [H, R, K']: queries count unless special (or, in causal models, among the first); their sink is no special key."""
+    (queries, keys), causal = marked_in(layer, are_special, rows), is_causal(layer)
+    first, places = torch.arange(rows.shape[2]) == 0, layer.keys.first + torch.arange(rows.shape[1])
+    counted = ~queries & (places >= params.first_row) if causal else ~queries
+    second = marked_in(layer, are_second, rows)
+    return TokenMasks(counted, keys & ~first if causal else keys, keys | first if causal else keys, second, causal)
 
 
 def looks(token: Token, params: PatternParams) -> object:
@@ -115,36 +119,47 @@ def looks(token: Token, params: PatternParams) -> object:
 
 def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: PatternParams) -> Tensor:
     """Return scores, class (a number of CLASSES), margin and whether the class is unstable: [H, C] in the order of COLUMNS."""
+    found = _sums(layer, lens, readings, params)
+    if params.rules == "v1":
+        return _combine(layer, readings, found, params)
     whole, there = distributions(lens, readings[lens])
-    tokens = masks(layer, params)
-    judged = there & tokens.rows
-    found = scores(layer, tokens, readings[lens], whole, judged, params)
-    shape = torch.full((len(whole), len(YANG)), torch.nan)
     if params.rules == "yang":
-        shape = published.yang(whole, there)
-        kind, margin = torch.full((len(whole),), UNCLASSIFIED), torch.full((len(whole),), torch.nan)
-    elif params.rules == "v1":
-        kind, margin = classify(found, params)
-        few = judged.sum(-1) < params.min_rows
-        kind, margin = kind.masked_fill(few, UNCLASSIFIED), margin.masked_fill(few, torch.nan)
-    else:
-        kind, margin = published.classify(params.rules, layer, whole, there)
+        nothing = torch.full((len(whole),), torch.nan)
+        kind = torch.full((len(whole),), UNCLASSIFIED)
+        return _columns(scores(layer, found), published.yang(whole, there), kind, nothing, params)
+    kind, margin = published.classify(params.rules, layer, whole, there)
+    return _columns(scores(layer, found), None, kind, margin, params)
+
+
+def _combine(layer: Layer, facts: Mapping[str, Reading], sums: Tensor, params: PatternParams) -> Tensor:
+    """Return the same by rules v1."""
+    found = scores(layer, sums)
+    kind, margin = classify(found, params)
+    few = sums[:, SUMS.index("rows")] < params.min_rows
+    return _columns(found, None, kind.masked_fill(few, UNCLASSIFIED), margin.masked_fill(few, torch.nan), params)
+
+
+def _columns(
+    found: Mapping[str, Tensor], shape: Tensor | None, kind: Tensor, margin: Tensor, params: PatternParams
+) -> Tensor:
+    yang = torch.full((len(kind), len(YANG)), torch.nan) if shape is None else shape
     unstable = torch.where(margin.isnan(), margin, (margin <= params.wobble).float())
-    columns = [*(found[name] for name in SCORES), *shape.unbind(-1), kind, margin, unstable]
+    columns = [*(found[name] for name in SCORES), *yang.unbind(-1), kind, margin, unstable]
     return torch.stack([column.float() for column in columns], -1)
 
 
-def scores(
-    layer: Layer, tokens: TokenMasks, reading: Reading, rows: Tensor, judged: Tensor, params: PatternParams
-) -> dict[str, Tensor]:
-    """Return the scores of rules v1, each [H], of maps [H, Q, K] whose rows are distributions; `judged` [H, Q] are the queries that count."""
-    found = dict.fromkeys(("sink", "sink_rows"), torch.full((len(rows),), torch.nan))
+def _sums(layer: Layer, lens: str, readings: Mapping[str, Reading], params: PatternParams) -> Tensor:
+    """Return the SUMS over the queries that count, and the sum of their rows: [H, S + K]."""
+    rows, there = distributions(lens, readings[lens])
+    tokens = masks(layer, rows, params)
+    judged = there & tokens.rows
+    number, sink, silent = judged.sum(-1), judged.new_zeros(len(judged)), judged.new_zeros(len(judged))
     counts = layer.keys.counts(*rows.shape[1:])  # [Q]
     if tokens.causal:
         rest = rows[..., 1:].sum(-1)  # [H, Q]
         active = judged & (rest >= params.sink_rest) & (rest > 0)
         # 1 - rest instead of column 0: the weight of a learned sink, which has no column, belongs to the sink, too.
-        found = {"sink": mean((1 - rest).clamp(0, 1), judged), "sink_rows": mean(1.0 - active.float(), judged)}
+        sink, silent = ((1 - rest).clamp(0, 1) * judged).sum(-1), (judged & ~active).sum(-1)
         rows = rows / rest.masked_fill(rest == 0, 1)[..., None]
         rows[..., 0] = 0
         judged = active
@@ -153,23 +168,45 @@ def scores(
     most, best = rows.max(-1)  # [H, Q]
     upon = _upon(rows, tokens.special)
     several = (counts > 1).to(rows.dtype)
-    entropies = reading.once(row_entropy) if rows is reading.map else row_entropy(rows)
+    entropies = readings[lens].once(row_entropy) if rows is readings[lens].map else row_entropy(rows)
     spread = entropies * (several / counts.clamp_min(2).log())
-    # Scores of every query, [H, S, Q], summed over the queries that count in one product.
-    by_query = torch.stack([(upon >= most).to(rows.dtype), rows.norm(dim=-1).square(), spread], 1)
+    own, usable = block(layer, tokens, rows, judged)
+    by_query = [judged.to(rows.dtype), (upon >= most).to(rows.dtype), rows.norm(dim=-1).square(), spread, own, usable]
     free, along = diagonals(layer, tokens, rows, best.where(upon < most, -1))
-    counted = judged.to(rows.dtype)
-    upon_special, energy, broad, *rest_of = (torch.cat([by_query, along], 1) @ counted[..., None])[..., 0].unbind(1)
     open_to = torch.cat([free, several.expand(len(free), 1, -1)], 1)  # [1 or H, O + 1, Q]
-    number, numbers = counted.sum(-1), (open_to @ counted[..., None])[..., 0]  # [H], [H, O + 1]
-    averages = ((counted / number[:, None])[:, None] @ rows)[:, 0]  # [H, K]
-    found["special"] = (averages * tokens.special).sum(-1)
-    found["special_argmax"] = upon_special / number
-    found["stripes"] = averages.square().sum(-1) * number / energy
-    found["broad"] = broad / numbers[:, -1]
-    found["block"] = block(layer, tokens, rows, judged)
-    masses, hits = torch.stack(rest_of, -1).chunk(2, -1)
-    return found | diagonal(masses, hits, numbers[:, :-1], number)
+    counted = judged.to(rows.dtype)
+    sums = [
+        torch.stack([number, sink, silent], -1).to(rows.dtype),
+        (torch.cat([torch.stack(by_query, 1), along], 1) @ counted[..., None])[..., 0],
+        (open_to @ counted[..., None])[..., 0],
+        (counted[:, None] @ rows)[:, 0],
+    ]
+    return torch.cat(sums, -1)
+
+
+def scores(layer: Layer, sums: Tensor) -> dict[str, Tensor]:
+    """Return the scores of rules v1, each [H], of what _sums gives."""
+    by_name, columns = dict(zip(SUMS, sums.unbind(-1), strict=False)), sums[:, len(SUMS) :]
+    number, offsets = by_name["judged"], torch.stack([by_name[name] for name in _ALONG], -1)
+    masses, hits, free = offsets.chunk(3, -1)
+    averages = columns / number[:, None]  # [H, K]
+    causal, missing = is_causal(layer), torch.full_like(number, torch.nan)
+    return {
+        "sink": by_name["sink"] / by_name["rows"] if causal else missing,
+        "sink_rows": by_name["silent"] / by_name["rows"] if causal else missing,
+        "special": (averages * _special_keys(layer)).sum(-1),
+        "special_argmax": by_name["upon_special"] / number,
+        "stripes": averages.square().sum(-1) * number / by_name["energy"],
+        "broad": by_name["spread"] / by_name["several"],
+        "block": (by_name["own"] / by_name["usable"]).where(two_texts(layer), torch.nan),
+        **diagonal(masses, hits, free, number),
+    }
+
+
+def _special_keys(layer: Layer) -> Tensor:
+    """Return which keys of the whole input are special, without the sink of a causal model, [1 or H, K]."""
+    keys = layer.marked(are_special)[1]
+    return keys & (torch.arange(keys.shape[1]) > 0) if is_causal(layer) else keys
 
 
 def _upon(rows: Tensor, special: Tensor) -> Tensor:
@@ -188,7 +225,7 @@ def diagonals(layer: Layer, tokens: TokenMasks, rows: Tensor, best: Tensor) -> t
     """
     _, count, keys = rows.shape
     queries = torch.arange(count)
-    places = queries + torch.tensor(OFFSETS)[:, None]  # [O, Q]: the key at each offset of each query
+    places = layer.keys.first + queries + torch.tensor(OFFSETS)[:, None]  # [O, Q]: the key at each offset of each query
     safe = places.clamp(0, keys - 1)
     free = (places == safe) & ~tokens.taken[:, safe] & _visible(layer, queries, safe)
     # [H, Q, K] -> [H, Q K], whose entry (q, k) is at q K + k -> [H, O Q] -> [H, O, Q]
@@ -214,30 +251,36 @@ def diagonal(masses: Tensor, hits: Tensor, numbers: Tensor, judged: Tensor) -> d
 
 
 def _visible(layer: Layer, queries: Tensor, places: Tensor) -> Tensor:
-    """Return whether queries [Q] may attend to the keys `places` [O, Q]."""
+    """Return whether queries [Q], counted from the first of them, may attend to the keys `places` [O, Q]."""
     if layer.keys.mask is not None:
         return layer.keys.mask[queries, places]
-    return places <= queries if layer.keys.rule == "prefix" else places >= 0
+    return places <= layer.keys.first + queries if layer.keys.rule == "prefix" else places >= 0
 
 
-def block(layer: Layer, tokens: TokenMasks, rows: Tensor, judged: Tensor) -> Tensor:
-    """Return how much more a query attends to its own text than uniform attention would: mean of (x - b) / (1 - b), [H]; 1 is its own text only, 0 is uniform.
+def block(layer: Layer, tokens: TokenMasks, rows: Tensor, judged: Tensor) -> tuple[Tensor, Tensor]:
+    """Return how much more each query attends to its own text than uniform attention would, (x - b) / (1 - b), and whether it has such a number, [H, Q] each.
 
-    x is its own text's share of the weight on ordinary tokens, b its share of their number. NaN unless there are two texts.
+    x is its own text's share of the weight on ordinary tokens, b its share of their number: 1 is its own text only, 0 is uniform. 0 unless there are two texts.
     """
+    if not bool(two_texts(layer).any()):
+        return (torch.zeros_like(judged, dtype=rows.dtype),) * 2
     queries, keys = tokens.second
     sides = torch.stack([~keys & ~tokens.taken, keys & ~tokens.taken], -1).float()  # [1 or H, K, 2]
-    both = sides.any(1).all(-1)  # [1 or H]
-    if not bool(both.any()):
-        return torch.full((len(rows),), torch.nan)
     mine = queries.long()[..., None]  # [1 or H, Q, 1]
     masses = rows @ sides  # [H, Q, 2]
     numbers = layer.keys.allowed(*rows.shape[1:]).float() @ sides  # [1 or H, Q, 2]
     total, total_number = masses.sum(-1), numbers.sum(-1)
     own = masses.gather(-1, mine.expand(len(rows), -1, 1))[..., 0] / total.masked_fill(total == 0, 1)
     expected = numbers.gather(-1, mine.expand(len(numbers), -1, 1))[..., 0] / total_number.clamp_min(1)
-    usable = judged & both[:, None] & (total > 0) & (expected < 1)
-    return mean((own - expected) / (1 - expected).masked_fill(expected >= 1, 1), usable)
+    usable = (judged & (total > 0) & (expected < 1)).to(rows.dtype)
+    return (own - expected) / (1 - expected).masked_fill(expected >= 1, 1) * usable, usable
+
+
+def two_texts(layer: Layer) -> Tensor:
+    """Return whether the keys have ordinary tokens of two texts, [1 or H]."""
+    (_, special), (_, second), causal = layer.marked(are_special), layer.marked(are_second), is_causal(layer)
+    ordinary = ~special & (torch.arange(special.shape[1]) > 0) if causal else ~special
+    return (ordinary & second).any(-1) & (ordinary & ~second).any(-1)
 
 
 def decide(
@@ -279,6 +322,10 @@ def classify(found: Mapping[str, Tensor], params: PatternParams) -> tuple[Tensor
     return settle(decide, torch.stack([found[name] for name in names], -1), thresholds)
 
 
+def _is_v1(params: PatternParams) -> bool:
+    return params.rules == "v1"
+
+
 PATTERNS = Measure(
     name="patterns",
     title="Pattern",
@@ -300,5 +347,6 @@ PATTERNS = Measure(
         "heterogeneous": ("heterogeneous pattern", "mixed pattern"),
     },
     compute=compute,
+    by_rows=ByRows(_sums, _combine, summed=True, able=_is_v1),
     looks=looks,
 )

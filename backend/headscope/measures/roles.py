@@ -11,7 +11,7 @@ from ..core.declarations import Params
 from ..core.lazy import Tensor, torch
 from ..core.tokens import Token
 from ._maps import clean, is_causal
-from .base import Measure, is_attention
+from .base import ByRows, Measure, is_attention
 
 MATCHED = ("previous", "next", "duplicate", "induction")  # the others match in every row or nearly every row
 ROLES = ("previous", "next", "self", "first", "duplicate", "induction")
@@ -35,6 +35,11 @@ def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: He
 
     Signed maps count by magnitude. NaN for `duplicate` and `induction` in models that are not causal, for `next` in causal models, and where the sum is 0.
     """
+    return _combine(layer, readings, _sums(layer, lens, readings, params), params)
+
+
+def _sums(layer: Layer, lens: str, readings: Mapping[str, Reading], params: HeadRolesParams) -> Tensor:
+    """Return the sum of all entries; and by role that of its entries, and that of all entries of queries with a match: [H, 1 + 2 R]."""
     rows, _ = clean(readings[lens])
     rows = rows.abs() if readings[lens].signed else rows
     if params.exclude_bos or params.exclude_current:
@@ -42,39 +47,60 @@ def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: He
     if params.exclude_bos:
         rows[..., 0] = 0
     if params.exclude_current:
-        rows.diagonal(dim1=-2, dim2=-1).fill_(0)
+        rows.diagonal(layer.keys.first, -2, -1).fill_(0)
     totals = rows.sum(-1)  # [H, Q]
-    found = {name: torch.full((len(rows),), torch.nan, dtype=rows.dtype) for name in COLUMNS}
-    for name, (covered, matched) in roles(layer, rows).items():
-        found[name] = covered / totals.sum(-1)
+    found = [totals.sum(-1)]
+    for covered, matched in roles(layer, rows).values():
+        found += [covered, totals[:, matched].sum(-1)]
+    return torch.stack(found, -1)
+
+
+def _combine(layer: Layer, facts: Mapping[str, Reading], sums: Tensor, params: HeadRolesParams) -> Tensor:
+    found = dict.fromkeys(COLUMNS, torch.full((len(sums),), torch.nan, dtype=sums.dtype))
+    for place, name in enumerate(role_names(layer)):
+        covered, matched = sums[:, 2 * place + 1], sums[:, 2 * place + 2]
+        found[name] = covered / sums[:, 0]
         if name in MATCHED:
-            found[f"{name}_matched"] = covered / totals[:, matched].sum(-1)
+            found[f"{name}_matched"] = covered / matched
     return torch.stack([found[name] for name in COLUMNS], -1)
 
 
+def role_names(layer: Layer) -> tuple[str, ...]:
+    """Return the roles that heads of the layer can have."""
+    return tuple(name for name in ROLES if name not in (("next",) if is_causal(layer) else ("duplicate", "induction")))
+
+
 def roles(layer: Layer, rows: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
-    """Return, by role, the sum of the entries [H, Q, K] that belong to it, [H], and which queries have any such entry, [Q]."""
-    places = torch.arange(rows.shape[1])
+    """Return, by role, the sum of the entries [H, R, K] that belong to it, [H], and which queries have any such entry, [R]."""
+    first, names = layer.keys.first, role_names(layer)
+    places = torch.arange(first, first + rows.shape[1])
     found = {
-        "previous": (rows.diagonal(-1, 1, 2).sum(-1), places > 0),
-        "self": (rows.diagonal(0, 1, 2).sum(-1), places >= 0),
+        "previous": (rows.diagonal(first - 1, 1, 2).sum(-1), places > 0),
+        "next": (rows.diagonal(first + 1, 1, 2).sum(-1), places < len(layer.axes.queries) - 1),
+        "self": (rows.diagonal(first, 1, 2).sum(-1), places >= 0),
         "first": (rows[..., 0].sum(-1), places >= 0),
     }
-    if not is_causal(layer):
-        return found | {"next": (rows.diagonal(1, 1, 2).sum(-1), places < len(places) - 1)}
-    return found | {
-        name: (rows.flatten(1) @ pattern.flatten().to(rows.dtype), pattern.any(-1))
-        for name, pattern in repetitions([token.id for token in layer.axes.keys]).items()
-    }
+    if "duplicate" in names:
+        ids = layer.marked(_ids)[1][0, : rows.shape[2]]
+        patterns = repetitions(ids, first, rows.shape[1])
+        found |= {name: (_covered(rows, pattern), pattern.any(-1)) for name, pattern in patterns.items()}
+    return {name: found[name] for name in names}
 
 
-def repetitions(ids: list[int]) -> dict[str, Tensor]:
-    """Return the entries from each token to earlier tokens of the same id, and to the tokens that followed those, [Q, K] (bool).
+def _covered(rows: Tensor, pattern: Tensor) -> Tensor:
+    return rows.flatten(1) @ pattern.flatten().to(rows.dtype)
+
+
+def _ids(tokens: tuple[Token, ...]) -> list[int]:
+    return [token.id for token in tokens]
+
+
+def repetitions(tokens: Tensor, first: int, queries: int) -> dict[str, Tensor]:
+    """Return the entries from tokens, `first` and those after it, to earlier tokens of the same id, and to those that followed these, [R, K] (bool).
 
     The following token may be the token itself, if it repeats the one before.
     """
-    tokens = torch.tensor(ids)
-    duplicate = (tokens[:, None] == tokens).tril(-1)
+    duplicate = (tokens[first : first + queries, None] == tokens).tril(first - 1)
     induction = torch.zeros_like(duplicate)
     induction[:, 1:] = duplicate[:, :-1]
     return {"duplicate": duplicate, "induction": induction}
@@ -132,5 +158,6 @@ HEAD_ROLES = Measure(
         "induction": ("induction", "token that followed an earlier occurrence"),
     },
     compute=compute,
+    by_rows=ByRows(_sums, _combine, summed=True),
     looks=looks,
 )

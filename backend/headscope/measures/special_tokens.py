@@ -10,8 +10,8 @@ from pydantic import Field
 from ..core.attention import Layer, Reading
 from ..core.declarations import Params
 from ..core.lazy import Tensor, torch
-from ._maps import are_closing, are_special, clean, nothing, special
-from .base import Measure, is_attention
+from ._maps import are_closing, are_special, clean, marked_in, nothing, special
+from .base import ByRows, Measure, is_attention
 
 COLUMNS = ("first", "separator", "all")
 
@@ -30,10 +30,20 @@ def attention(layer: Layer, lens: str, readings: Mapping[str, Reading], params: 
 
     Entries are used as they are: parts of 1 for weights, signed for effective attention, lengths of vectors for norms. Queries without a reading are left out.
     """
+    return _combine(layer, readings, _sums(layer, lens, readings, params), params)
+
+
+def _sums(layer: Layer, lens: str, readings: Mapping[str, Reading], params: SpecialTokensParams) -> Tensor:
+    """Return how many queries count, and the sum of their rows, [H, 1 + K]."""
     rows, there = clean(readings[lens])
-    (queries, keys), (_, closing) = layer.marked(are_special), layer.marked(are_closing)
-    counted = there if params.queries == "all" else there & ~queries
-    received = ((counted / counted.sum(-1, keepdim=True))[:, None].to(rows.dtype) @ rows)[:, 0]  # [H, K]
+    queries, _ = marked_in(layer, are_special, rows)
+    counted = (there if params.queries == "all" else there & ~queries).to(rows.dtype)
+    return torch.cat([counted.sum(-1, keepdim=True), (counted[:, None] @ rows)[:, 0]], -1)
+
+
+def _combine(layer: Layer, facts: Mapping[str, Reading], sums: Tensor, params: SpecialTokensParams) -> Tensor:
+    (_, keys), (_, closing) = layer.marked(are_special), layer.marked(are_closing)
+    received = sums[:, 1:] / sums[:, :1]  # [H, K]
     found = [
         received[:, :1].masked_fill(~keys[:, :1], torch.nan).sum(-1),
         received.masked_fill(~closing, -torch.inf).amax(-1).masked_fill(~closing.any(-1), torch.nan),
@@ -81,6 +91,7 @@ SPECIAL_TOKENS = Measure(
         "all": ("special tokens", "attention to [cls] and [sep]", "special symbols"),
     },
     compute=attention,
+    by_rows=ByRows(_sums, _combine, summed=True),
     looks=nothing,
 )
 

@@ -1,0 +1,48 @@
+"""Measures that are sums over rows: whatever the rows that are read at once, they are those of the whole map."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from headscope.analysis.row_reader import _RowMeasure
+from headscope.core.attention import Layer, Reading
+from headscope.measures import MEASURES
+
+from .heads import FEW, Array, cases
+
+SUMMED = [name for name, one in MEASURES.items() if one.by_rows is not None and one.by_rows.summed]
+
+
+def by_rows(name: str, lens: str, layer: Layer, map_: torch.Tensor, cuts: list[int]) -> torch.Tensor:
+    """The values of a measure with default parameters, read in parts of some rows."""
+    one = _RowMeasure(MEASURES[name], lens, MEASURES[name].params())
+    low, count = 0, map_.shape[1]
+    for size in [*cuts, count]:
+        queries = slice(low, min(low + size, count))
+        if low < count:
+            seen = layer.keys.extent(queries, map_.shape[2])
+            part = layer.rows(queries, layer.weights[:, queries, :seen], layer.output[:, queries])
+            reading = Reading(map_[:, queries, :seen], lens == "effective")
+            one.add(one.by_rows.statistics(part, lens, {lens: reading}, one.params))
+        low = queries.stop
+    return one.values(layer, {})
+
+
+@pytest.mark.parametrize("name", SUMMED)
+@FEW
+@given(cases(), st.lists(st.integers(1, 9), max_size=6))
+def test_sums_by_rows(name: str, case: tuple[Layer, str, Array, Array], cuts: list[int]) -> None:
+    """For special tokens, pairs of texts, missing rows, and signed maps."""
+    layer, lens, map_, _ = case
+    assume(layer.keys.mask is None)
+    none = torch.zeros(3, map_.shape[1], 0)
+    layer = replace(layer, query=none, key=none, values=none, output=none)
+    maps = torch.as_tensor(map_)
+    whole = MEASURES[name].compute(layer, lens, {lens: Reading(maps, lens == "effective")}, MEASURES[name].params())
+    found = by_rows(name, lens, layer, maps, cuts)
+    torch.testing.assert_close(found, whole, rtol=1e-4, atol=1e-5, equal_nan=True)
