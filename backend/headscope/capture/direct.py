@@ -24,7 +24,7 @@ from ..models.tokens import Encoded
 from . import affine
 from .batch import by_input, most_inputs
 from .closeness import is_close
-from .forward import forward_options
+from .forward import options_at
 from .interface import NAME, AttentionCall, Masks, attending_with, recording
 from .residual import norm_form
 from .sites import AttentionSites, Site, norm_at
@@ -91,11 +91,12 @@ def direct_path(
     walk = _Pass(model, chosen)
     recorder = PlainRecorder(model, sites, chosen if sources else (), position)
     with torch.no_grad(), attending_with(NAME, model.module), recording(recorder), walk.hooks():
-        output = model.module(**model.inputs(encoded), **forward_options(model))
+        options, place = options_at(model, position)
+        output = model.module(**model.inputs(encoded), **options)
         if getattr(output, "logits", None) is None:
             raise Unsupported(NO_HEAD, pointer="/model")
         logits, capped = walk.before_cap(output.logits)
-        row, returned = (one[0] if position is None else one[0, position] for one in (logits, output.logits))
+        row, returned = (one[0] if place is None else one[0, place] for one in (logits, output.logits))
         ids = tuple(ids) or (int(returned.argmax()),)
         with torch.enable_grad():
             value = row[ids[0]] - row[ids[1]] if len(ids) > 1 else row[ids[0]]

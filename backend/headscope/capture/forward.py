@@ -198,6 +198,14 @@ def forward_options(model: Model) -> dict[str, Any]:
     return {"return_dict": True} | ({"use_cache": False} if "use_cache" in accepted else {})
 
 
+def options_at(model: Model, position: int | None) -> tuple[dict[str, Any], int | None]:
+    """Return the options of a pass of which only the logits at a token matter, and the row [B, row, vocabulary] where they are; None stands for all of them."""
+    options = forward_options(model)
+    if position is None or "logits_to_keep" not in inspect.signature(model.module.forward).parameters:
+        return options, position
+    return {**options, "logits_to_keep": torch.tensor([position], device=model.device)}, 0
+
+
 def _run_eager(model: Model, one: ModelInput, sites: AttentionSites, kind: Kind) -> Any:
     """Hand on the weights that eager attention returns, and nothing else."""
     inputs, spec, chosen = model.inputs(one.encoded), one.spec, sites.of(kind)

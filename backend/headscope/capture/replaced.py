@@ -5,7 +5,6 @@ Layers below the head return what they returned before, and the heads of a layer
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from ..models.loading import Model
 from ..models.tokens import Encoded
 from .closeness import is_close, tolerance
 from .direct import NO_HEAD, PlainRecorder
-from .forward import forward_options
+from .forward import options_at
 from .interface import NAME, attending_with, recording
 from .sites import AttentionSites, Site
 from .trace import expanded
@@ -86,11 +85,9 @@ class _Runner:
 
     def __init__(self, model: Model, encoded: Encoded, sites: AttentionSites, kind: Kind, position: int | None) -> None:
         self.sites = sites.of(kind)
-        self._model, self._all, self._position = model, sites, position
-        self._inputs, self._options = model.inputs(encoded), forward_options(model)
-        self._row: int | None = position
-        if position is not None and "logits_to_keep" in inspect.signature(model.module.forward).parameters:
-            self._options["logits_to_keep"], self._row = torch.tensor([position], device=model.device), 0
+        self._model, self._all = model, sites
+        self._inputs = model.inputs(encoded)
+        self._options, self._row = options_at(model, position)
         self._tokens = max(map(len, (axis for axis in (encoded.tokens, encoded.target or [])))) or 1
         self._encoded: Any = None  # what the encoder of an encoder-decoder returned
         self.written: list[Tensor] | None = None  # what the projections were given, if it is kept
