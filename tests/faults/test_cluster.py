@@ -121,6 +121,19 @@ def test_worker_restarted(cluster: Cluster) -> None:
     ends(cluster, id_, attempts=2)
 
 
+def test_killed_before_the_job_began(cluster: Cluster) -> None:
+    """Workers that are killed between receiving a message and beginning its jobs keep the message at the broker; the jobs are sent again within seconds."""
+    for worker in cluster.workers:
+        worker.child().suspend()
+    id_ = cluster.submit(**quick())
+    with cluster.broker.client() as broker:
+        eventually(lambda: broker.hlen("unacked"), "a worker that has the message")
+    for worker in cluster.workers:
+        worker.kill()
+        worker.start()
+    eventually(lambda: cluster.get(f"/analyses/{id_}").json()["status"] == "done", "its end")
+
+
 def test_poison(cluster: Cluster) -> None:
     """A job whose worker dies each time fails with worker-lost; other jobs are not affected."""
     poison, other = cluster.submit(**slow()), cluster.submit(**quick())

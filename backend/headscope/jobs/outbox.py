@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import Any
 
 import redis
@@ -13,7 +13,7 @@ from kombu.exceptions import OperationalError
 
 from .job import WorkerState
 from .job_database import JobDatabase
-from .sending import AHEAD, queues_of
+from .sending import AHEAD, LOST_SECONDS, queues_of
 
 # The name of the Celery task.
 TASK = "headscope.run"
@@ -32,6 +32,7 @@ class Outbox:
         self._database, self._app = database, app
         self._broker = redis.Redis.from_url(url, socket_connect_timeout=2, socket_timeout=5, decode_responses=True)
         self._states: tuple[float, list[WorkerState]] = (float("-inf"), [])
+        self._unbegun: dict[str, float] = {}  # tasks that a worker has received and not begun, and since when
 
     def send(self) -> None:
         """Send the next tasks, if the broker is there."""
@@ -54,14 +55,21 @@ class Outbox:
             self.send()
 
     def recover(self) -> None:
-        """Have tasks sent again that the broker has lost, or that are in a queue which no worker serves."""
+        """Have tasks sent again that the broker has lost, that are in a queue which no worker serves, or whose worker has died before it began them."""
         overdue = self._database.overdue()
         if overdue:
             queues = {name for state in self.workers() for name in queues_of(state.worker)}
-            present = {*self._present(queues)}
-            lost = [task for task, queue in overdue.items() if task not in present or queue not in queues]
+            waiting, received = self._queued(queues), self._received()
+            lost = {task for task, queue in overdue.items() if queue not in queues or task not in waiting | received}
+            lost |= self._find_unbegun((overdue.keys() & received) - waiting)
             if lost:
                 self._database.unsend(lost)
+
+    def _find_unbegun(self, tasks: Collection[str]) -> set[str]:
+        """Return those of these tasks, which workers have received, that no worker has begun for LOST_SECONDS: the broker would keep them for the time of a job."""
+        begun, now = {state.worker.task for state in self.workers()}, time.monotonic()
+        self._unbegun = {task: self._unbegun.get(task, now) for task in tasks if task not in begun}
+        return {task for task, since in self._unbegun.items() if now - since > LOST_SECONDS}
 
     def length(self, queues: Collection[str]) -> int:
         """Return the number of messages in queues."""
@@ -76,11 +84,13 @@ class Outbox:
             self._states = time.monotonic(), self._database.workers()
         return self._states[1]
 
-    def _present(self, queues: Collection[str]) -> Iterable[str]:
-        """Yield the ids of the tasks that are queued, or given to a worker that has not acknowledged them."""
-        for key in _keys(queues):
-            yield from (_task_id(json.loads(message)) for message in self._broker.lrange(key, 0, -1))
-        yield from (_task_id(json.loads(message)[0]) for message in self._broker.hvals("unacked"))
+    def _queued(self, queues: Collection[str]) -> set[str]:
+        """Return the ids of the tasks that wait in queues."""
+        return {_task_id(json.loads(message)) for key in _keys(queues) for message in self._broker.lrange(key, 0, -1)}
+
+    def _received(self) -> set[str]:
+        """Return the ids of the tasks that workers have received and not acknowledged."""
+        return {_task_id(json.loads(message)[0]) for message in self._broker.hvals("unacked")}
 
 
 def _keys(queues: Collection[str]) -> list[str]:
