@@ -139,6 +139,13 @@ def test_effect_prints_heads_and_what_they_sum_to(home: Path, models: Path) -> N
     assert document["target"]["texts"] == list(target)
     patched = run(home, *given, "--method", "patching", "--against", "The cat sat,", "--json", models=models)
     assert json.loads(patched.stdout)["baseline"] != document["target"]["value"]
+    several = ["--method", '{"name": "ablation", "heads": ["0.1", "1.2"]}']
+    lines = run(home, *given, *several, models=models).stdout.splitlines()
+    assert any(line.startswith("0.1, 1.2 together: ") for line in lines)
+    assert [line.split()[0] for line in lines if line.startswith(("0.", "1."))][:2] in (["0.1", "1.2"], ["1.2", "0.1"])
+    together = json.loads(run(home, *given, *several, "--json", models=models).stdout)["together"]
+    assert together["heads"] == ["0.1", "1.2"]
+    assert len(together["after"]["texts"]) == len(together["after"]["probabilities"]) == 10
     refusal(run(home, "effect", "The cat sat.", "-m", "bert", models=models), "unsupported")
 
 

@@ -206,6 +206,19 @@ def test_contributions_sum_to_the_logit(model: Model) -> None:
     assert e.tokens[int(e.sources[layer, head].argmax())].text == "France"
 
 
+def test_the_indirect_object_needs_three_heads(model: Model) -> None:
+    """With the three heads of the largest effects replaced by their mean, the model gives the drink to John; with any two of them, to Mary."""
+    text, target = "When Mary and John went to the store, John gave a drink to", (" Mary", " John")
+    most = [name for name, _ in headscope.effect(model, text, target=target, method="ablation").top(3)]
+    assert set(most) == {"0.0", "23.3", "29.1"}
+    for heads in (most, most[:2], most[1:], most[::2]):
+        method = {"name": "ablation", "heads": heads}
+        found = headscope.effect(model, text, target=target, method=method).together
+        assert found is not None
+        assert found.before.texts[0][0] == " Mary"
+        assert found.after.texts[0][0] == (" John" if heads == most else " Mary")
+
+
 def test_ablation_is_what_separate_passes_give(model: Model) -> None:
     """Of some heads, each switched off in an analysis of its own."""
     text, heads = "The capital of France is", ["3.1", "17.4", "29.8"]

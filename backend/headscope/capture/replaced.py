@@ -1,11 +1,11 @@
-"""The outputs of a model when the output of one head is replaced: exact, with what the change cannot reach computed once.
+"""The outputs of a model when the outputs of heads are replaced: exact, with what the change cannot reach computed once.
 
 Layers below the head return what they returned before, and the heads of a layer are the inputs of one batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -23,23 +23,28 @@ from .closeness import is_close, tolerance
 from .direct import NO_HEAD, PlainRecorder
 from .forward import options_at
 from .interface import NAME, attending_with, recording
-from .sites import AttentionSites, Site
+from .sites import AttentionSites
 from .trace import expanded
 
 # Tokens of the inputs that are computed at once.
 TOKENS = 4096
 NOT_AGAIN = "The layers of this model give other results when the layers before them are not run again, so heads cannot be replaced one by one."
-# Number of a site, what its output projection is given [B, Q, H, D], and the head to replace in each input -> what it is given instead.
-Replace = Callable[[int, Tensor, Sequence[int | None]], Tensor]
+# Number of a site, what its output projection is given [B, Q, H, D], and the heads to replace in each input -> what it is given instead.
+Replace = Callable[[int, Tensor, Sequence[Sequence[int]]], Tensor]
 
 
 @dataclass(frozen=True)
 class ReplacedLogits:
-    """The logits of a position, [vocabulary] or [classes], and those with each head replaced: one tensor [H, ids] per layer, of some outputs only."""
+    """The logits of a position, [vocabulary] or [classes], as they are and with heads replaced.
+
+    replaced  those of the outputs `ids` with each head replaced on its own: one tensor [H, ids] per layer, NaN where that is not computed
+    together  all logits with the chosen heads replaced at once; None if there are none
+    """
 
     logits: Tensor
     ids: tuple[int, ...]
     replaced: list[Tensor]
+    together: Tensor | None = None
 
 
 def replaced_logits(
@@ -50,24 +55,28 @@ def replaced_logits(
     replace: Replace,
     ids: Sequence[int],
     position: int | None,
+    chosen: Mapping[int, Sequence[int]] | None = None,
 ) -> ReplacedLogits:
-    """Return the logits `ids`, by default the largest, with each head of a kind replaced. The caller holds the model's lock.
+    """Return the logits `ids`, by default the largest, with each head of a kind replaced on its own. The caller holds the model's lock.
 
-    `position` is None for a model that classifies whole inputs. Raises Unsupported for models without an output head, and for layers that cannot be run on their own.
+    `chosen` are heads by the number of their site: with it, only these are replaced, each on its own and all together. `position` is None for a model that
+    classifies whole inputs. Raises Unsupported for models without an output head, and for layers that cannot be run on their own.
     """
     runner = _Runner(model, encoded, sites, kind, position)
     with torch.inference_mode(), attending_with(NAME, model.module), runner.hooks():
         logits = runner.first()
-        chosen = list(ids) or [int(logits.argmax())]
-        changed = []
-        for number, site in enumerate(runner.sites):
-            # Once, a copy in which no head is replaced shows that layers can be skipped.
-            heads: list[int | None] = [*range(site.heads), *([None] if number == len(runner.sites) - 1 else [])]
-            rows = torch.cat([runner.again(number, part, replace)[:, chosen] for part in runner.batches(heads)])
-            changed.append(rows[: site.heads])
-        if not is_close(rows[-1], logits[chosen], 10 * tolerance(logits.dtype)):
+        ids = list(ids) or [int(logits.argmax())]
+        unchanged = runner.again({len(runner.sites) - 1: [()]}, replace)[0]
+        if not is_close(unchanged[ids], logits[ids], 10 * tolerance(logits.dtype)):
             raise Unsupported(NOT_AGAIN, pointer="/model")
-    return ReplacedLogits(logits, tuple(chosen), changed)
+        replaced = []
+        for number, site in enumerate(runner.sites):
+            rows = logits.new_full((site.heads, len(ids)), torch.nan)
+            for part in runner.batches(range(site.heads) if chosen is None else chosen.get(number, ())):
+                rows[list(part)] = runner.again({number: [(head,) for head in part]}, replace)[:, ids]
+            replaced.append(rows)
+        together = runner.again({number: [heads] for number, heads in chosen.items()}, replace)[0] if chosen else None
+    return ReplacedLogits(logits, tuple(ids), replaced, together)
 
 
 def outputs_of_heads(
@@ -94,7 +103,7 @@ class _Runner:
         self._stored: list[Any] = []  # what the layers returned
         self._places: list[int] = []  # of the sites: the number of calls of layers before
         self._calls, self._skip, self._upcoming = 0, 0, 0
-        self._change: tuple[Site, Callable[[Tensor], Tensor]] | None = None
+        self._changes: dict[int, Callable[[Tensor], Tensor]] = {}  # by the number of the site
 
     @contextmanager
     def hooks(self) -> Iterator[None]:
@@ -129,23 +138,21 @@ class _Runner:
         logits: Tensor = self._logits(output)[0]
         return logits
 
-    def again(self, number: int, heads: Sequence[int | None], replace: Replace) -> Tensor:
-        """Run the model with one head of a site replaced in each copy of the input, and return the logits [B, vocabulary]."""
-        site, size = self.sites[number], len(heads)
-        self._skip = self._places[number]
+    def again(self, heads: Mapping[int, Sequence[Sequence[int]]], replace: Replace) -> Tensor:
+        """Run the model with some heads of some sites replaced in each copy of the input, and return the logits [B, vocabulary]."""
+        self._skip = self._places[min(heads)]
         self._upcoming = next(i for i, place in enumerate(self._places) if place == self._skip)
-
-        def change(given: Tensor) -> Tensor:
-            written = given.reshape(
-                size, -1, site.heads, given.shape[-1] // site.heads
-            )  # from [B, Q, H D] or [B Q, H D]
-            return replace(number, written, heads).reshape(given.shape)
-
-        self._change = site, change
+        self._changes = {number: partial(self._changed, replace, number, some) for number, some in heads.items()}
+        size = len(heads[min(heads)])
         inputs = {name: _copies(value, size) for name, value in self._inputs.items()}
         return self._logits(self._run(inputs, size))
 
-    def batches(self, heads: list[int | None]) -> Iterator[list[int | None]]:
+    def _changed(self, replace: Replace, number: int, heads: Sequence[Sequence[int]], given: Tensor) -> Tensor:
+        count = self.sites[number].heads
+        written = given.reshape(len(heads), -1, count, given.shape[-1] // count)  # from [B, Q, H D] or [B Q, H D]
+        return replace(number, written, heads).reshape(given.shape)
+
+    def batches(self, heads: Sequence[int]) -> Iterator[Sequence[int]]:
         """Yield some heads after others, as many as are computed at once."""
         size = max(1, TOKENS // self._tokens)
         for low in range(0, len(heads), size):
@@ -166,7 +173,7 @@ class _Runner:
     def _layer(self, forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Run a layer, or return what it returned before."""
         self._calls += 1
-        if self._change is None:
+        if not self._changes:
             self._stored.append(forward(*args, **kwargs))
             return self._stored[-1]
         if self._calls <= self._skip:
@@ -179,16 +186,15 @@ class _Runner:
 
     def _read(self, name: str, part: Any, args: Any) -> Any:
         """Note where the site is in the first run; replace what its projection is given in the others."""
-        if self._change is None:
+        if not self._changes:
             if self.written is not None:
                 site = self.sites[len(self._places)]
                 self.written.append(args[0].reshape(-1, site.heads, args[0].shape[-1] // site.heads))
             self._places.append(self._calls - 1)
             return None
-        site, change = self._change
-        here = self._upcoming < len(self.sites) and self.sites[self._upcoming] is site
+        change = self._changes.get(self._upcoming)
         self._upcoming += 1
-        return (change(args[0]), *args[1:]) if here else None
+        return None if change is None else (change(args[0]), *args[1:])
 
 
 def _copies(value: Any, size: int) -> Any:

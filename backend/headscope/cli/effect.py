@@ -13,6 +13,7 @@ import numpy as np
 import headscope
 
 from ..api.documents.arrays import to_lists
+from ..core.attention import required
 from ..core.tokens import TOKENS
 from ..effects import EFFECTS
 from ..models.catalog import GGUF, Catalog
@@ -72,9 +73,19 @@ def _document(e: headscope.Effect) -> dict[str, Any]:
         "key_tokens": TOKENS.dump_python(e.key_tokens),
         "effects": to_lists(e.effects),
         "baseline": e.baseline,
+        "together": None if e.together is None else _together(e),
         "sources": None if e.sources is None else to_lists(e.sources),
         "parts": {name: to_lists(part) for name, part in e.parts.items()},
     }
+
+
+def _together(e: headscope.Effect) -> dict[str, Any]:
+    together = required(e.together)
+    shown = {name: getattr(together, name) for name in ("before", "after")}
+    rows = {
+        name: {"texts": one.texts[0], "probabilities": to_lists(one.probabilities[0])} for name, one in shown.items()
+    }
+    return {"heads": together.heads, "effect": together.effect, **rows}
 
 
 def _print_heads(e: headscope.Effect, top: int) -> None:
@@ -84,10 +95,23 @@ def _print_heads(e: headscope.Effect, top: int) -> None:
     rows = [[name, format_number(value), *_source(e, name)] for name, value in e.top(top)]
     click.echo()
     print_table(rows, ["head", "logits", *(["through"] if strongest else [])], [1])
+    if e.together is not None:
+        _print_together(e)
     if e.parts:
         click.echo()
         sums = [[name, format_number(float(np.sum(part, dtype=float)))] for name, part in e.parts.items()]
         print_table([*sums, ["sum", format_number(e.target.value - e.remainder)]], ["part", "logits"], [1])
+
+
+def _print_together(e: headscope.Effect) -> None:
+    """Print the effect of several heads together, and the predictions before and after."""
+    together = required(e.together)
+    click.echo(f"\n{', '.join(together.heads)} together: {together.effect:+.3f} logits\n")
+    columns = [zip(one.texts[0], one.probabilities[0], strict=True) for one in (together.before, together.after)]
+    rows = [
+        [part for text, share in pair for part in (repr(text), f"{share:.3f}")] for pair in zip(*columns, strict=True)
+    ]
+    print_table(rows[:5], ["before", "p", "after", "p"], [1, 3])
 
 
 def _source(e: headscope.Effect, name: str) -> list[str]:

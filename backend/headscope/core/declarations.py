@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
+
+# A head by its name, layer.head, both counted from 0.
+HeadName = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,3})\.(0|[1-9][0-9]{0,3})$", max_length=9)]
 
 # What a method may need of a model. Mechanisms, lenses and measures name these in `needs`.
 CAPABILITIES = {

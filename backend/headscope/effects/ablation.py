@@ -7,12 +7,13 @@ from typing import Literal
 
 from pydantic import Field
 
-from ..core.declarations import Declaration, Params
+from ..core.declarations import Declaration
 from ..core.lazy import Tensor
+from ._heads import HeadsParams
 
 
-class AblationParams(Params):
-    """What replaces the output of a head."""
+class AblationParams(HeadsParams):
+    """Which heads are replaced, and what replaces their outputs."""
 
     how: Literal["mean", "zero"] = Field(
         default="mean",
@@ -20,11 +21,11 @@ class AblationParams(Params):
     )
 
 
-def without_heads(written: Tensor, heads: Sequence[int | None], how: Literal["mean", "zero"]) -> Tensor:
-    """Return a copy of what the output projection is given, [B, Q, H, D], without one head in each of the B inputs; None leaves an input as it is."""
+def without_heads(written: Tensor, heads: Sequence[Sequence[int]], how: Literal["mean", "zero"]) -> Tensor:
+    """Return a copy of what the output projection is given, [B, Q, H, D], without some heads in each of the B inputs."""
     changed = written.clone()
-    for row, head in enumerate(heads):
-        if head is not None:
+    for row, some in enumerate(heads):
+        for head in some:
             changed[row, :, head] = written[row, :, head].mean(0) if how == "mean" else 0
     return changed
 

@@ -7,12 +7,13 @@ from typing import Literal
 
 from pydantic import Field
 
-from ..core.declarations import Declaration, Params
+from ..core.declarations import Declaration
 from ..core.lazy import Tensor
+from ._heads import HeadsParams
 
 
-class PatchingParams(Params):
-    """Which of the two texts is changed."""
+class PatchingParams(HeadsParams):
+    """Which heads are exchanged, and which of the two texts is changed."""
 
     direction: Literal["denoise", "noise"] = Field(
         default="denoise",
@@ -21,11 +22,11 @@ class PatchingParams(Params):
     )
 
 
-def with_heads_of(written: Tensor, heads: Sequence[int | None], other: Tensor) -> Tensor:
-    """Return a copy of what the output projection is given, [B, Q, H, D], with one head of `other` [Q, H, D] in each input; None leaves an input as it is."""
+def with_heads_of(written: Tensor, heads: Sequence[Sequence[int]], other: Tensor) -> Tensor:
+    """Return a copy of what the output projection is given, [B, Q, H, D], with some heads of `other` [Q, H, D] in each of the B inputs."""
     changed = written.clone()
-    for row, head in enumerate(heads):
-        if head is not None:
+    for row, some in enumerate(heads):
+        for head in some:
             changed[row, :, head] = other[:, head]
     return changed
 

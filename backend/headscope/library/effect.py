@@ -8,12 +8,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..analysis.predictions import texts_of, writes_tokens
+from ..analysis.predictions import Predictions, texts_of, top_predictions, writes_tokens
 from ..capture import AttentionSites, PathPart, direct_path, examine, outputs_of_heads, replaced_logits
 from ..core.arrays import Array
 from ..core.attention import Kind, required
 from ..core.declarations import Declaration
-from ..core.lazy import Tensor
+from ..core.lazy import Tensor, torch
 from ..core.tokens import Token
 from ..effects import EFFECTS
 from ..effects.ablation import AblationParams, without_heads
@@ -28,6 +28,7 @@ from .arguments import Method, choice, number, numbers, validating
 
 # A token or class, by its text or number.
 Output = str | int
+PREDICTIONS = 10  # that are shown before and after heads are replaced
 TOLERANCE = 1e-4  # of what contributions sum to, relative to the target and to the contributions
 NOT_FINITE = "The model computes NaN or infinity on this input, so heads have no effect on it."
 NOT_THE_SUM = (
@@ -56,6 +57,21 @@ class Target:
         return name if self.position is None else f"{name} at token {self.position}"
 
 
+@dataclass(frozen=True)
+class Together:
+    """What happens when several heads are replaced at once.
+
+    heads    as layer.head
+    effect   in logits, with the sign of an Effect's; those of the heads on their own do not sum to it
+    before, after  the most likely tokens or classes in the text that is changed, as it is and with the heads replaced, in one row each
+    """
+
+    heads: tuple[str, ...]
+    effect: float
+    before: Predictions = field(repr=False)
+    after: Predictions = field(repr=False)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Effect:
     """What every head of a model does to a target. Positive: with the head, the logit or the difference is larger.
@@ -64,11 +80,12 @@ class Effect:
     kind     of attention whose heads these are
     layers, heads  along axes L and H
     tokens, key_tokens  along the queries and the keys
-    effects  float32 [L, H], in logits
+    effects  float32 [L, H], in logits; NaN for heads that the method leaves out
     sources  float32 [L, H, K], with sources=True: the parts of `effects` that each token gives, through all queries; otherwise None
     parts    name -> float32; of contributions, everything that sums to the target: heads by kind [L, H], "mlp" [number of layers], "embedding" [1],
              and "bias" [1], those of all projections and normalisations
     baseline  of patching, the value of the target in the other text; otherwise None
+    together  what the heads that the method names do at once; None if it names none
     """
 
     model: str
@@ -83,6 +100,7 @@ class Effect:
     sources: Array | None = field(default=None, repr=False)
     parts: Mapping[str, Array] = field(default_factory=dict, repr=False)
     baseline: float | None = field(default=None, repr=False)
+    together: Together | None = None
 
     @property
     def shares(self) -> Array:
@@ -92,7 +110,7 @@ class Effect:
 
     def top(self, count: int = 5) -> list[tuple[str, float]]:
         """Return the heads with the largest effects, whatever their sign, as layer.head, largest first."""
-        order = np.argsort(-np.abs(self.effects), axis=None)[:count]
+        order = np.argsort(-np.abs(self.effects), axis=None)[: min(count, np.isfinite(self.effects).sum())]
         places = (np.unravel_index(place, self.effects.shape) for place in order)
         return [(f"{self.layers[i]}.{self.heads[j]}", float(self.effects[i, j])) for i, j in places]
 
@@ -180,6 +198,7 @@ def effect(
         sources=found.sources,
         parts=found.parts,
         baseline=found.baseline,
+        together=found.together,
     )
 
 
@@ -207,6 +226,7 @@ class _Found:
     sources: Array | None = None
     parts: Mapping[str, Array] = field(default_factory=dict)
     baseline: float | None = None
+    together: Together | None = None
 
 
 def _method(method: Method) -> tuple[Declaration, Any]:
@@ -331,11 +351,10 @@ def _check_sum(value: float, parts: Array) -> None:
 def _ablation(judged: _Judged, params: AblationParams) -> _Found:
     """Return by how much the target falls without each head."""
 
-    def change(_: int, written: Tensor, heads: Sequence[int | None]) -> Tensor:
+    def change(_: int, written: Tensor, heads: Sequence[Sequence[int]]) -> Tensor:
         return without_heads(written, heads, params.how)
 
-    ids, value, replaced = _replaced(judged, change, judged.ids)
-    return _Found(ids, value, (value - replaced).astype(np.float32))
+    return _replaced(judged, change, judged.ids, params.heads, -1)
 
 
 def _patching(judged: _Judged, params: PatchingParams) -> _Found:
@@ -348,14 +367,14 @@ def _patching(judged: _Judged, params: PatchingParams) -> _Found:
     source, changed = (judged, replace(judged, encoded=other)) if denoise else (replace(judged, encoded=other), judged)
     logits, outputs = outputs_of_heads(source.model, source.encoded, source.sites, source.kind, source.position)
 
-    def exchange(site: int, written: Tensor, heads: Sequence[int | None]) -> Tensor:
+    def exchange(site: int, written: Tensor, heads: Sequence[Sequence[int]]) -> Tensor:
         return with_heads_of(written, heads, outputs[site])
 
     ids = judged.ids or ([int(logits.argmax())] if denoise else [])
-    found, value, patched = _replaced(changed, exchange, ids)
-    far = _difference(logits, found)
-    own, base = (far, value) if denoise else (value, far)
-    return _Found(found, own, (patched - value if denoise else value - patched).astype(np.float32), baseline=base)
+    found = _replaced(changed, exchange, ids, params.heads, 1 if denoise else -1)
+    far = _difference(logits, found.ids)
+    own, base = (far, found.value) if denoise else (found.value, far)
+    return replace(found, value=own, baseline=base)
 
 
 def _check_aligned(encoded: Encoded, other: Encoded) -> None:
@@ -369,15 +388,37 @@ def _check_aligned(encoded: Encoded, other: Encoded) -> None:
         )
 
 
-def _replaced(judged: _Judged, change: Any, ids: list[int]) -> tuple[tuple[int, ...], float, Array]:
-    """Return the target's ids, its value, and its values [L, H] with each head replaced, in float64."""
-    args = (judged.model, judged.encoded, judged.sites, judged.kind)
-    found = replaced_logits(*args, change, ids, judged.position)
-    rows = np.stack([one.double().cpu().numpy() for one in found.replaced])  # [L, H, ids]
-    replaced = rows[..., 0] - (rows[..., 1] if len(found.ids) > 1 else 0)
-    if not np.isfinite(replaced).all():
+def _replaced(judged: _Judged, change: Any, ids: list[int], heads: Sequence[str], sign: int) -> _Found:
+    """Return `sign` times what the target gains when each head is replaced, and what it gains when the named heads are replaced together."""
+    args, chosen = (judged.model, judged.encoded, judged.sites, judged.kind), _chosen(judged, heads)
+    found = replaced_logits(*args, change, ids, judged.position, chosen)
+    rows, value = torch.stack(found.replaced).double().cpu(), _difference(found.logits, found.ids)  # [L, H, ids]
+    effects = sign * ((rows[..., 0] - rows[..., 1:].sum(-1)).numpy() - value)
+    if np.isfinite(effects).sum() != (effects.size if chosen is None else sum(map(len, chosen.values()))):
         raise NonFinite(NOT_FINITE)
-    return found.ids, _difference(found.logits, found.ids), replaced
+    together = None
+    if found.together is not None:
+        joint = sign * (_difference(found.together, found.ids) - value)
+        before, after = (
+            top_predictions(judged.model, one[None].float().cpu().numpy(), PREDICTIONS)
+            for one in (found.logits, found.together)
+        )
+        together = Together(tuple(heads), joint, before, after)
+    return _Found(found.ids, value, effects.astype(np.float32), together=together)
+
+
+def _chosen(judged: _Judged, heads: Sequence[str]) -> dict[int, list[int]] | None:
+    """Return named heads by the number of their layer along axis L; None if none are named. Raises InvalidRequest for heads that the model does not have."""
+    sites, chosen = judged.sites.of(judged.kind), dict[int, list[int]]()
+    numbers = {site.layer: number for number, site in enumerate(sites)}
+    for name in dict.fromkeys(heads):
+        layer, head = map(int, name.split("."))
+        if layer not in numbers or head >= sites[numbers[layer]].heads:
+            raise InvalidRequest(
+                "This model has no such head. Name heads as layer.head, both counted from 0.", pointer="/method/heads"
+            )
+        chosen.setdefault(numbers[layer], []).append(head)
+    return chosen or None
 
 
 def _difference(logits: Tensor, ids: Sequence[int]) -> float:

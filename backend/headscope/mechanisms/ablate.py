@@ -5,22 +5,20 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field
 
-from ..core.declarations import Params
+from ..core.declarations import HeadName, Params
 from ..core.lazy import Tensor, torch
 from ..errors import InvalidRequest
 from .base import Mechanism, Pass, PassContext, Scores
-
-Name = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,3})\.(0|[1-9][0-9]{0,3})$", max_length=9)]
 
 
 class AblateParams(Params):
     """Which heads, and how."""
 
-    heads: list[Name] = Field(
+    heads: list[HeadName] = Field(
         default=[],
         max_length=10_000,
         description='Heads to switch off, as layer.head counted from 0: "4.5". An empty list changes nothing.',

@@ -13,25 +13,27 @@ from transformers import BertConfig, BertForSequenceClassification
 import headscope
 from headscope import Model
 from headscope.capture import examine, replaced
-from headscope.errors import Unsupported
+from headscope.errors import InvalidRequest, Unsupported
 from tests.sweep.build import build, ids
 
 from .test_contribution import FAMILIES, SMALL, TOKENS, _t5, perturbed
 
 
-def separate(model: Model, kind: str, how: str, judge: Callable[[Any], float], **inputs: Any) -> np.ndarray[Any, Any]:
-    """By how much the target falls in one pass per head, with the model's own attention."""
+def separate(
+    model: Model, kind: str, how: str, judge: Callable[[Any], float], sets: Any = None, **inputs: Any
+) -> np.ndarray[Any, Any]:
+    """By how much the target falls in one pass per head, or per set of heads (layer, head), with the model's own attention."""
     given = {name: torch.tensor([value]) for name, value in inputs.items()}
     sites = examine(model).of(kind)
 
-    def passed(layer: int = -1, head: int = -1) -> float:
+    def passed(*heads: tuple[int, int]) -> float:
         calls = iter(range(len(sites)))
 
         def replace(part: Any, args: Any) -> Any:
-            if next(calls) != layer:
-                return None
-            z = args[0].clone().view(*args[0].shape[:-1], sites[layer].heads, -1)
-            z[:, :, head] = z[:, :, head].mean(1, keepdim=True) if how == "mean" else 0
+            here = next(calls)
+            z = args[0].clone().view(*args[0].shape[:-1], sites[here].heads, -1)
+            for head in (head for layer, head in heads if layer == here):
+                z[:, :, head] = z[:, :, head].mean(1, keepdim=True) if how == "mean" else 0
             return z.flatten(2), *args[1:]
 
         names = {str(site.projection) for site in sites}
@@ -44,7 +46,8 @@ def separate(model: Model, kind: str, how: str, judge: Callable[[Any], float], *
                 handle.remove()
 
     whole = passed()
-    return np.array([[whole - passed(layer, head) for head in range(sites[0].heads)] for layer in range(len(sites))])
+    sets = sets or [[(layer, head)] for layer in range(len(sites)) for head in range(sites[0].heads)]
+    return np.array([whole - passed(*heads) for heads in sets]).reshape(-1, sites[0].heads if len(sets) > 1 else 1)
 
 
 @pytest.mark.parametrize("how", ["mean", "zero"])
@@ -58,6 +61,37 @@ def test_is_what_separate_passes_give(family: str, how: str) -> None:
     np.testing.assert_allclose(e.effects, expected, rtol=1e-3, atol=2e-5 * max(1, np.abs(expected).max()))
     assert np.abs(e.effects).min(-1).all()
     assert (e.parts, np.isnan(e.remainder), e.sources) == ({}, True, None)
+
+
+@pytest.mark.parametrize("how", ["mean", "zero"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_of_several_heads_together(family: str, how: str) -> None:
+    """As one pass gives it; each of them on its own as in the grid, and no other head."""
+    torch.manual_seed(0)
+    model, heads = headscope.load(perturbed(FAMILIES[family]())), [(0, 1), (1, 0), (1, 3)]
+    kind, names = examine(model).all[0].kind, [f"{layer}.{head}" for layer, head in heads]
+    judge: Any = {"judge": lambda rows: float(rows[3, 7] - rows[3, 9]), "input_ids": TOKENS}
+    expected = separate(model, kind, how, sets=[heads], **judge).item()
+    shared: Any = {"token_ids": TOKENS, "target": (7, 9), "position": 3}
+    e = headscope.effect(model, **shared, method={"name": "ablation", "how": how, "heads": names})
+    assert e.together is not None
+    assert e.together.effect == pytest.approx(expected, rel=1e-3, abs=1e-4)
+    whole = headscope.effect(model, **shared, method={"name": "ablation", "how": how}).effects
+    known = np.zeros_like(whole, bool)
+    known[tuple(zip(*heads, strict=True))] = True
+    np.testing.assert_allclose(e.effects, np.where(known, whole, np.nan), rtol=1e-3, atol=1e-4)
+    assert {name for name, _ in e.top(20)} == set(names)
+    logits = headscope.analyze(model, token_ids=TOKENS, keep_logits=True).logits
+    assert logits is not None
+    assert e.together.before.ids[0].tolist() == np.argsort(-logits[3])[:10].tolist()
+    gone = e.together.after.logits[0] - e.together.before.logits[0]
+    assert np.abs(gone).min() > 0
+
+
+def test_unknown_heads_are_refused(tiny: Model) -> None:
+    for heads, match in ((["0.4"], "no such head"), (["9.0"], "no such head"), (["0.01"], "heads")):
+        with pytest.raises(InvalidRequest, match=match):
+            headscope.effect(tiny, token_ids=TOKENS, position=1, method={"name": "ablation", "heads": heads})
 
 
 def test_in_parts_of_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,6 +67,18 @@ def test_is_what_separate_passes_give(family: str, direction: str) -> None:
     np.testing.assert_allclose(e.shares, expected / (own - baseline), rtol=1e-2, atol=1e-3)
 
 
+def test_all_heads_together_carry_everything_but_the_embedding() -> None:
+    """A model whose last layer has heads only, which read the last token only through them."""
+    torch.manual_seed(0)
+    model = headscope.load(perturbed(FAMILIES["llama"]()))
+    heads = [f"{layer}.{head}" for layer, site in enumerate(examine(model).all) for head in range(site.heads)]
+    shared: Any = {"token_ids": TOKENS, "against": [*OTHER[:-1], TOKENS[-1]], "target": (7, 9)}
+    for direction in ("denoise", "noise"):
+        e = headscope.effect(model, **shared, method={"name": "patching", "direction": direction, "heads": heads})
+        assert e.together is not None
+        assert e.together.effect == pytest.approx(e.target.value - e.baseline, abs=1e-4)
+
+
 @pytest.mark.parametrize("kind", ["decoder", "cross"])
 def test_of_an_encoder_decoder(kind: str) -> None:
     """The texts of the encoder differ, that of the decoder is the same."""
