@@ -95,7 +95,7 @@ class Chaos:
             found = [server.client.get("/readyz").json() for server in self._cluster.servers]
         except httpx.TransportError:
             return False
-        return all((one["status"], one["workers"]) == ("ok", len(self._cluster.workers)) for one in found)
+        return all((one["status"], one.get("workers")) == ("ok", len(self._cluster.workers)) for one in found)
 
     def _strike(self) -> None:
         if not self._next:
