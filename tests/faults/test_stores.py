@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -87,6 +88,9 @@ def test_an_emptied_database(place: Place, postgres: Postgres, monkeypatch: pyte
     finally:
         for keeper in keepers:
             keeper.stop()
+        for thread in threading.enumerate():
+            if thread.name == "maintenance":  # it may be using a connection, which has to be closed
+                thread.join()
     check(servers[2], 2)
 
 

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import tempfile
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -109,12 +109,15 @@ class Postgres(Program):
 
     def pause(self) -> None:
         """Stop it and the processes of its connections, until `resume`."""
-        for process in self._all():
-            process.suspend()
+        self._send(psutil.Process.suspend)
 
     def resume(self) -> None:
+        self._send(psutil.Process.resume)
+
+    def _send(self, what: Callable[[psutil.Process], None]) -> None:
         for process in self._all():
-            process.resume()
+            with suppress(psutil.NoSuchProcess):  # that of a connection which has just ended
+                what(process)
 
     def _all(self) -> list[psutil.Process]:
         """Return its processes, the one that starts the others first."""
