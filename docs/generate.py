@@ -23,6 +23,7 @@ from declared import table
 
 import headscope
 from headscope import errors
+from headscope.analysis.effect_request import EffectRequest
 from headscope.analysis.request import AnalysisRequest
 from headscope.api import openapi, problems
 from headscope.api.middleware import security
@@ -91,7 +92,7 @@ def codes() -> dict[str, tuple[int, str]]:
         if cls is not errors.Unknown:
             found[cls.code] = (cls.status, cls.title)
     source = "\n".join(path.read_text("utf-8") for path in sorted(PACKAGE.rglob("*.py")))
-    for what in re.findall(r'(?:[Uu]nknown(?:_job)?|_chosen|_choices|canonical|parse_slice)\(\s*"([a-z_]+)"', source):
+    for what in re.findall(r'(?:[Uu]nknown(?:_job)?|_chosen|choices_of|canonical|parse_slice)\(\s*"([a-z_]+)"', source):
         found[f"unknown-{what}"] = (errors.Unknown.status, f"Unknown {what}")
     found |= {code: (status, title) for status, (code, title, _) in problems.HTTP_ERRORS.items()}
     refused = r'\(\s*(\d{3}),\s*"([a-z-]+)",\s*"([^"]+)",'
@@ -171,17 +172,17 @@ def route_table() -> str:
 
 
 def request_fields(of: str) -> str:
-    """Return a table of the fields of a request for an `analysis` or a `study`."""
-    schema = {"analysis": AnalysisRequest, "study": StudyRequest}[of].model_json_schema()
+    """Return a table of the fields of a request for an `analysis`, an `effect` or a `study`."""
+    schema = {"analysis": AnalysisRequest, "effect": EffectRequest, "study": StudyRequest}[of].model_json_schema()
+    named = {"mechanism": "string, object or null", "dataset": "string or object", "method": "string or object"}
+    named |= {"against": "object or null"} if of == "study" else {}
     rows = []
     for name, field in schema["properties"].items():
         options = field.get("anyOf", [field])
         kinds = [str(option.get("enum", option.get("type", "object"))) for option in options]
         kind = " or ".join(kind.strip("[]").replace("'", "`") for kind in kinds)
         kind = kind.replace("array", "list").replace("integer", "whole number")
-        kind = {"mechanism": "string, object or null", "dataset": "string or object", "against": "object or null"}.get(
-            name, kind
-        )
+        kind = named.get(name, kind)
         value = field.get("default")
         default = "required" if name in schema.get("required", []) else f"`{json.dumps(value)}`"
         rows.append((f"`{name}`", kind, default, field.get("description", "")))

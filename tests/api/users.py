@@ -18,6 +18,7 @@ from tests.support.server import API, Server
 UNKNOWN_ID = "0" * 32
 NAMES = {
     "model": "bert", "lens": "weights", "measure": "entropy", "figure": "entropy", "table": "heads", "layer": "0", "head": "0",
+    "effect": UNKNOWN_ID,
 }  # fmt: skip
 QUERY = {
     "/edges/": "?layer=0&head=0",

@@ -145,7 +145,8 @@ def test_effect_prints_heads_and_what_they_sum_to(home: Path, models: Path) -> N
     assert [line.split()[0] for line in lines if line.startswith(("0.", "1."))][:2] in (["0.1", "1.2"], ["1.2", "0.1"])
     together = json.loads(run(home, *given, *several, "--json", models=models).stdout)["together"]
     assert together["heads"] == ["0.1", "1.2"]
-    assert len(together["after"]["texts"]) == len(together["after"]["probabilities"]) == 10
+    assert len(together["after"]) == 10
+    assert together["after"][0].keys() == {"id", "text", "logit", "probability"}
     refusal(run(home, "effect", "The cat sat.", "-m", "bert", models=models), "unsupported")
 
 

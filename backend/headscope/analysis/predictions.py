@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
-from ..core.arrays import Array
+from ..core.arrays import Array, to_lists
 from ..models.loading import Model
 
 
@@ -27,6 +28,19 @@ class Predictions:
     texts: list[list[str]]
     logits: Array
     probabilities: Array
+
+    def to_list(self, row: int) -> list[dict[str, Any]]:
+        """Return a row as JSON, most likely first."""
+        columns = (
+            self.ids[row].tolist(),
+            self.texts[row],
+            to_lists(self.logits[row]),
+            to_lists(self.probabilities[row]),
+        )
+        return [
+            dict(zip(("id", "text", "logit", "probability"), values, strict=True))
+            for values in zip(*columns, strict=True)
+        ]
 
 
 def top_predictions(model: Model, logits: Array, count: int) -> Predictions:

@@ -57,7 +57,7 @@ def _choice(declaration: Declaration) -> type[BaseModel]:
     )
 
 
-def _choices(what: str, known: Mapping[str, Declaration]) -> Any:
+def choices_of(what: str, known: Mapping[str, Declaration]) -> Any:
     """Create the type of a choice among methods: an object with name and parameters, or the bare name for default parameters."""
 
     def named(value: object) -> object:
@@ -72,13 +72,13 @@ def _choices(what: str, known: Mapping[str, Declaration]) -> Any:
     return Annotated[choice, BeforeValidator(named, json_schema_input_type=choice | Literal[tuple(known)])]
 
 
-POINTERS = {"mechanism": "/mechanism", "lens": "/lenses", "measure": "/measures"}
-MechanismChoice: Any = _choices("mechanism", MECHANISMS)
+POINTERS = {"mechanism": "/mechanism", "lens": "/lenses", "measure": "/measures", "effect": "/method"}
+MechanismChoice: Any = choices_of("mechanism", MECHANISMS)
 # None means the one that the model was trained with.
 MechanismWish: Any = MechanismChoice | None
 MECHANISM: TypeAdapter[Any] = TypeAdapter(MechanismChoice)
-LensChoice: Any = _choices("lens", LENSES)
-MeasureChoice: Any = _choices("measure", MEASURES)
+LensChoice: Any = choices_of("lens", LENSES)
+MeasureChoice: Any = choices_of("measure", MEASURES)
 LensChoices: Any = Annotated[list[LensChoice], AfterValidator(lambda chosen: canonical("lens", chosen, list(LENSES)))]
 MeasureChoices: Any = Annotated[
     list[MeasureChoice], AfterValidator(lambda chosen: canonical("measure", chosen, list(MEASURES)))

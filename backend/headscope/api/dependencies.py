@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Annotated, Any, Literal, cast
 
 from fastapi import Depends, Path, Request
@@ -13,6 +15,7 @@ from ..jobs import JobKind
 from ..lenses import LENSES
 from ..server.service import Service, unknown_job
 from ..store import Stored
+from ..store.map_file import Corrupt
 from .middleware.access import Visitor
 from .middleware.metrics import PREFIX
 from .resources import Resource
@@ -58,6 +61,23 @@ def _resource(parameter: str, description: str) -> Any:
 
 ResourceDep = Annotated[Resource, _resource("id", "Id of the analysis or study.")]
 OtherDep = Annotated[Resource, _resource("other", "Id of the other analysis; may be the same.")]
+
+
+async def _effect(
+    analysis: ResourceDep,
+    effect: str = Path(json_schema_extra=ID, description="Id of the effect."),
+) -> Resource:
+    """Return an effect on an analysis that the visitor may read. Raises Unknown, the same for an effect on another analysis."""
+    service = analysis.service
+    with suppress(Corrupt):  # the analysis exists, and is computed again when it is read
+        await asyncio.to_thread(service.find, analysis.id)
+    known = re.fullmatch(ID["pattern"], effect) is not None
+    if not known or await asyncio.to_thread(service.effects.analysis_of, effect) != analysis.id:
+        raise unknown_job("effect")
+    return Resource(analysis.request, service, analysis.visitor, "effect", effect)
+
+
+EffectDep = Annotated[Resource, Depends(_effect)]
 
 
 def limit_by(kind: Literal["uploads", "exports", "comparisons"]) -> Any:

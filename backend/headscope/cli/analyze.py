@@ -13,7 +13,7 @@ import numpy as np
 
 import headscope
 
-from ..api.documents.arrays import to_lists
+from ..core.arrays import to_lists
 from ..errors import HeadscopeError, InvalidRequest
 from ..measures import MEASURES
 from ..models.catalog import GGUF, Catalog

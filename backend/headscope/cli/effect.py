@@ -12,9 +12,7 @@ import numpy as np
 
 import headscope
 
-from ..api.documents.arrays import to_lists
 from ..core.attention import required
-from ..core.tokens import TOKENS
 from ..effects import EFFECTS
 from ..models.catalog import GGUF, Catalog
 from ..models.tokens import check_text
@@ -58,34 +56,9 @@ def effect(model: str, target: str | None, minus: str | None, text: str, top: in
     judged = target if target is None or minus is None else (target, minus)
     found = headscope.effect(model, text, target=judged, **given)
     if as_json:
-        click.echo(json.dumps(_document(found)))
+        click.echo(json.dumps(found.to_document()))
     else:
         _print_heads(found, top)
-
-
-def _document(e: headscope.Effect) -> dict[str, Any]:
-    """Return the effect as JSON."""
-    target = {name: getattr(e.target, name) for name in ("ids", "texts", "position", "value", "capped")}
-    return {
-        **{name: getattr(e, name) for name in ("model", "method", "kind", "layers", "heads")},
-        "target": target,
-        "tokens": TOKENS.dump_python(e.tokens),
-        "key_tokens": TOKENS.dump_python(e.key_tokens),
-        "effects": to_lists(e.effects),
-        "baseline": e.baseline,
-        "together": None if e.together is None else _together(e),
-        "sources": None if e.sources is None else to_lists(e.sources),
-        "parts": {name: to_lists(part) for name, part in e.parts.items()},
-    }
-
-
-def _together(e: headscope.Effect) -> dict[str, Any]:
-    together = required(e.together)
-    shown = {name: getattr(together, name) for name in ("before", "after")}
-    rows = {
-        name: {"texts": one.texts[0], "probabilities": to_lists(one.probabilities[0])} for name, one in shown.items()
-    }
-    return {"heads": together.heads, "effect": together.effect, **rows}
 
 
 def _print_heads(e: headscope.Effect, top: int) -> None:

@@ -116,6 +116,10 @@ class JobQueries(Grants):
             for row in self._rows(sa.select(*columns).where(jobs.c.batch == id_, jobs.c.kind == "chunk"))
         ]
 
+    def effects(self, id_: str) -> list[str]:
+        """Return the ids of the jobs of effects on an analysis, in any order."""
+        return [row.id for row in self._rows(sa.select(jobs.c.id).where(jobs.c.batch == id_, jobs.c.kind == "effect"))]
+
     def workers(self) -> list[WorkerState]:
         """Return the workers with a heartbeat in the last minute, by name."""
         listed = sa.select(workers.c.state, workers.c.seen).where(workers.c.seen > NOW - GONE_SECONDS)

@@ -1,129 +1,18 @@
-"""What heads do to a prediction: `headscope.effect`."""
+"""`headscope.effect`: what heads do to a prediction."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
 from typing import Any, Literal
 
-import numpy as np
-
-from ..analysis.predictions import Predictions, texts_of, top_predictions, writes_tokens
-from ..capture import AttentionSites, PathPart, direct_path, examine, outputs_of_heads, replaced_logits
-from ..core.arrays import Array
-from ..core.attention import Kind, required
-from ..core.declarations import Declaration
-from ..core.lazy import Tensor, torch
-from ..core.tokens import Token
-from ..effects import EFFECTS
-from ..effects.ablation import AblationParams, without_heads
-from ..effects.contribution import ContributionParams, contribution, contributions_of_heads, contributions_of_sources
-from ..effects.patching import PatchingParams, with_heads_of
-from ..errors import InvalidRequest, NonFinite, Unknown, Unsupported
+from ..analysis.effect import Effect, Target, compute, input_against
+from ..analysis.effect_request import EffectRequest
 from ..models.images import pack
-from ..models.loading import Model
-from ..models.tokens import Encoded
 from .analysis import load
 from .arguments import Method, choice, number, numbers, validating
 
 # A token or class, by its text or number.
 Output = str | int
-PREDICTIONS = 10  # that are shown before and after heads are replaced
-TOLERANCE = 1e-4  # of what contributions sum to, relative to the target and to the contributions
-NOT_FINITE = "The model computes NaN or infinity on this input, so heads have no effect on it."
-NOT_THE_SUM = (
-    "The parts of this model that Headscope knows do not sum to its logits: something else is added to its residual stream, "
-    "or the way from there to the logits is not linear. So contributions cannot be computed."
-)
-
-
-@dataclass(frozen=True)
-class Target:
-    """What an effect is about: one logit, or the difference of two, at one position.
-
-    ids, texts  of the token or class, and of the one whose logit is subtracted, if there is one
-    position    of the token at which the model predicts, counted from 0; None for a class of the whole input
-    value       the logit or the difference, in logits, before the cap if the model caps its logits (`capped`)
-    """
-
-    ids: tuple[int, ...]
-    texts: tuple[str, ...]
-    position: int | None
-    value: float
-    capped: bool = False
-
-    def __str__(self) -> str:
-        name = " - ".join(map(repr, self.texts))
-        return name if self.position is None else f"{name} at token {self.position}"
-
-
-@dataclass(frozen=True)
-class Together:
-    """What happens when several heads are replaced at once.
-
-    heads    as layer.head
-    effect   in logits, with the sign of an Effect's; those of the heads on their own do not sum to it
-    before, after  the most likely tokens or classes in the text that is changed, as it is and with the heads replaced, in one row each
-    """
-
-    heads: tuple[str, ...]
-    effect: float
-    before: Predictions = field(repr=False)
-    after: Predictions = field(repr=False)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Effect:
-    """What every head of a model does to a target. Positive: with the head, the logit or the difference is larger.
-
-    method   name and parameters
-    kind     of attention whose heads these are
-    layers, heads  along axes L and H
-    tokens, key_tokens  along the queries and the keys
-    effects  float32 [L, H], in logits; NaN for heads that the method leaves out
-    sources  float32 [L, H, K], with sources=True: the parts of `effects` that each token gives, through all queries; otherwise None
-    parts    name -> float32; of contributions, everything that sums to the target: heads by kind [L, H], "mlp" [number of layers], "embedding" [1],
-             and "bias" [1], those of all projections and normalisations
-    baseline  of patching, the value of the target in the other text; otherwise None
-    together  what the heads that the method names do at once; None if it names none
-    """
-
-    model: str
-    method: Mapping[str, Any]
-    target: Target
-    kind: Kind
-    layers: list[int]
-    heads: list[int]
-    tokens: list[Token] = field(repr=False)
-    key_tokens: list[Token] = field(repr=False)
-    effects: Array = field(repr=False)
-    sources: Array | None = field(default=None, repr=False)
-    parts: Mapping[str, Array] = field(default_factory=dict, repr=False)
-    baseline: float | None = field(default=None, repr=False)
-    together: Together | None = None
-
-    @property
-    def shares(self) -> Array:
-        """Effects as shares of the difference of the target between the two texts of a patching, float32 [L, H]; NaN for other methods, and if there is none."""
-        difference = float("nan") if self.baseline is None else self.target.value - self.baseline
-        return self.effects / np.float32(difference or np.nan)
-
-    def top(self, count: int = 5) -> list[tuple[str, float]]:
-        """Return the heads with the largest effects, whatever their sign, as layer.head, largest first."""
-        order = np.argsort(-np.abs(self.effects), axis=None)[: min(count, np.isfinite(self.effects).sum())]
-        places = (np.unravel_index(place, self.effects.shape) for place in order)
-        return [(f"{self.layers[i]}.{self.heads[j]}", float(self.effects[i, j])) for i, j in places]
-
-    @property
-    def remainder(self) -> float:
-        """The target minus the sum of all parts, in logits: rounding. NaN for methods without parts."""
-        if not self.parts:
-            return float("nan")
-        return self.target.value - float(sum(part.sum(dtype=float) for part in self.parts.values()))
-
-    def __repr__(self) -> str:
-        shown = ", ".join(f"{name} {value:+.3g}" for name, value in self.top(3))
-        return f"Effect({self.method['name']} on {self.target}, {self.target.value:.3f} logits; largest heads: {shown})"
 
 
 def effect(
@@ -135,6 +24,7 @@ def effect(
     position: int | None = None,
     against: str | Sequence[int] | None = None,
     method: Method = "contribution",
+    predictions: int = 5,
     token_ids: Sequence[int] | None = None,
     image: Any = None,
     target_ids: Sequence[int] | None = None,
@@ -151,7 +41,7 @@ def effect(
     splits that by token; or "ablation", by how much the target falls without the head, whose parameter `how` is "mean" or "zero"; or
     "patching", how much of the target's difference to another text the head carries, whose parameter `direction` is "denoise" or "noise". `against` is that
     text, or its token ids, with as many tokens. `kind` chooses the heads of an encoder-decoder, those of its decoder by default; other arguments are those
-    of `analyze`.
+    of `analyze`. `predictions` is the number of most likely tokens to return.
 
     Raises a HeadscopeError; Unsupported for models without an output head, and where the sum of all parts is not the logit.
 
@@ -163,273 +53,40 @@ def effect(
     (2, 4)
     """
     model = load(model, dtype=dtype)
-    declared, params = _method(method)
-    shared: Any = {
+    other = numbers(against, "against") if against is not None and not isinstance(against, str) else against
+    with validating():
+        request = EffectRequest(
+            target=_outputs(target),
+            position=number(position),
+            method=choice(method),
+            against=other,
+            predictions=number(predictions),
+        )
+    given: dict[str, Any] = {
+        "text": text,
+        "text_pair": text_pair,
+        "token_ids": numbers(token_ids, "token_ids"),
+        "image": None if image is None else pack(image),
         "target_ids": numbers(target_ids, "target_ids"),
         "mask": numbers(mask, "mask"),
         "max_tokens": number(max_tokens),
     }
-    packed = None if image is None else pack(image)
-    encoded = model.encode(text, text_pair, token_ids=numbers(token_ids, "token_ids"), image=packed, **shared)
-    other = None
-    if against is not None:
-        second: Any = {"text": against} if isinstance(against, str) else {"token_ids": numbers(against, "against")}
-        other = model.encode(**second, text_pair=text_pair, **shared)
-    sites = examine(model, dtype, image is not None and model.facts.kind != "vision")
-    of = _kind(sites, kind)
-    missing = sites.missing(of)
-    for need in declared.needs:
-        if need in missing:
-            raise Unsupported(missing[need], pointer="/model")
-    judged = _Judged(model, encoded, sites, of, _ids(model, target), _position(model, encoded, number(position)), other)
-    with model.lock, model.using(dtype):
-        found = COMPUTE[declared.name](judged, params)
-    axes, chosen = encoded.axes(of), sites.of(of)
-    return Effect(
-        model=model.name,
-        method={"name": declared.name, **params.model_dump()},
-        target=Target(found.ids, tuple(texts_of(model, found.ids)), judged.position, found.value, found.capped),
-        kind=of,
-        layers=[site.layer for site in chosen],
-        heads=list(range(chosen[0].heads)),
-        tokens=list(axes.queries),
-        key_tokens=list(axes.keys),
-        effects=found.effects,
-        sources=found.sources,
-        parts=found.parts,
-        baseline=found.baseline,
-        together=found.together,
+    return compute(
+        model,
+        model.encode(**given),
+        request,
+        kind=kind,
+        dtype=dtype,
+        image=image is not None and model.facts.kind != "vision",
+        other=None if other is None else model.encode(**input_against(given, other)),
     )
 
 
-@dataclass(frozen=True)
-class _Judged:
-    """An input, whose heads are judged by the logits `ids` (the largest, if there are none) at a position."""
-
-    model: Model
-    encoded: Encoded
-    sites: AttentionSites
-    kind: Kind
-    ids: list[int]
-    position: int | None
-    other: Encoded | None = None  # the text that it is compared with
-
-
-@dataclass(frozen=True)
-class _Found:
-    """What a method found; see Target and Effect."""
-
-    ids: tuple[int, ...]
-    value: float
-    effects: Array
-    capped: bool = False
-    sources: Array | None = None
-    parts: Mapping[str, Array] = field(default_factory=dict)
-    baseline: float | None = None
-    together: Together | None = None
-
-
-def _method(method: Method) -> tuple[Declaration, Any]:
-    """Return the declaration of a method and its parameters."""
-    named = choice(method)
-    named = {"name": named} if isinstance(named, str) else dict(named)
-    name = named.pop("name", None)
-    if name not in EFFECTS:
-        raise Unknown("effect", f"A method is one of: {', '.join(EFFECTS)}.", pointer="/method")
-    with validating():
-        return EFFECTS[name], EFFECTS[name].params.model_validate(named)
-
-
-def _kind(sites: AttentionSites, kind: Kind) -> Kind:
-    """Return the kind of attention that is meant: only a decoder's heads have a direct path to the logits of an encoder-decoder."""
-    kinds = {site.kind for site in sites.all}
-    if "decoder" in kinds and kind == "encoder":
-        raise Unsupported("The heads of an encoder reach the logits through the decoder only.", pointer="/kind")
-    if "decoder" in kinds and kind == "self":
-        return "decoder"
-    return sites.of(kind)[0].kind
-
-
-def _ids(model: Model, target: Output | tuple[Output, Output] | None) -> list[int]:
-    """Return the numbers of the outputs that a target names; none for the model's own choice."""
+def _outputs(target: Output | tuple[Output, Output] | None) -> list[Any] | None:
+    """Return the outputs that a target names, as a request has them."""
     if target is None:
-        return []
-    pair = list(target) if isinstance(target, (tuple, list)) else [target]
-    if len(pair) > 2 or not pair:
-        raise InvalidRequest("A target is one token, or a pair whose logits are subtracted.", pointer="/target")
-    return [_id(model, one) for one in pair]
-
-
-def _id(model: Model, output: Output) -> int:
-    tokens = writes_tokens(model)
-    if isinstance(output, str):
-        return _token(model, output) if tokens else _class(model, output)
-    one, count = number(output), model.vocabulary if tokens else int(model.module.config.num_labels)
-    if not isinstance(one, int) or not 0 <= one < count:
-        raise InvalidRequest(f"The target must be a text, or a number below {count}.", pointer="/target")
-    return one
-
-
-def _token(model: Model, text: str) -> int:
-    tokenizer = model.target_tokenizer or model.tokenizer
-    if tokenizer is None:
-        raise Unsupported(model.no_tokenizer, pointer="/model")
-    known = tokenizer.token_to_id(text)
-    ids = [known] if known is not None else tokenizer.encode(text, add_special_tokens=False).ids
-    if len(ids) != 1:
-        raise InvalidRequest(
-            f"The target has {len(ids)} tokens in this model. Give a text of one token, with its leading space if it has one, or the number of a token.",
-            pointer="/target",
-        )
-    return int(ids[0])
-
-
-def _class(model: Model, name: str) -> int:
-    named = {str(label): int(one) for one, label in (model.module.config.id2label or {}).items()}
-    if name not in named:
-        raise InvalidRequest("This model has no class of that name. Give its number.", pointer="/target")
-    return named[name]
-
-
-def _position(model: Model, encoded: Encoded, position: int | None) -> int | None:
-    """Return the place of the token at which the model predicts."""
-    if not writes_tokens(model):
-        if position is not None:
-            raise InvalidRequest("This model classifies whole inputs. Omit position.", pointer="/position")
         return None
-    tokens = encoded.target or encoded.tokens
-    count = 1 if model.facts.kind == "encoder-decoder" and not encoded.target else len(tokens)
-    if position is None and model.facts.kind == "encoder":
-        masked = [place for place, token in enumerate(tokens) if model.mask is not None and token.text == model.mask]
-        if len(masked) != 1:
-            raise InvalidRequest(
-                "Give the position at which the model predicts, or a text with one mask token.", pointer="/position"
-            )
-        return masked[0]
-    place = count - 1 if position is None else position + count if position < 0 else position
-    if not 0 <= place < count:
-        raise InvalidRequest(f"The input has {count} tokens: position must be below that.", pointer="/position")
-    return place
+    return [number(one) for one in (target if isinstance(target, (tuple, list)) else [target])]
 
 
-def _contribution(judged: _Judged, params: ContributionParams) -> _Found:
-    """Return what heads and all other parts contribute. Raises Unsupported unless they sum to the target."""
-    path = direct_path(judged.model, judged.encoded, judged.sites, judged.ids, judged.position, params.sources)
-    by_site: dict[str, list[Array]] = {}
-    mlps: dict[int, float] = {}
-    others = {"embedding": 0.0, "bias": 0.0}
-    for part in path.parts:
-        if part.site is not None:
-            found = contributions_of_heads(part.values, part.gradient)
-            by_site.setdefault(part.site.kind, []).append(found.cpu().numpy())
-        elif part.name == "mlp":
-            mlps[part.layer] = mlps.get(part.layer, 0.0) + contribution(part.values, part.gradient)
-        else:
-            others[part.name] += contribution(part.values, part.gradient)
-    exact = {name: np.stack(rows) for name, rows in by_site.items()}
-    exact |= {"mlp": np.array(list(mlps.values())), **{name: np.array([one]) for name, one in others.items()}}
-    _check_sum(path.value, np.concatenate([part.ravel() for part in exact.values()]))
-    parts = {name: part.astype(np.float32) for name, part in exact.items()}
-    own = [part for part in path.parts if part.site is not None and part.site.kind == judged.kind]
-    sources = np.stack([_sources(part, judged.position) for part in own]) if params.sources else None
-    return _Found(path.ids, path.value, parts[judged.kind], path.capped, sources, parts)
-
-
-def _sources(part: PathPart, position: int | None) -> Array:
-    rows, heads = slice(None) if position is None else slice(position, position + 1), required(part.heads)
-    found = contributions_of_sources(heads.weights, heads.values, heads.output, part.values[rows], part.gradient[rows])
-    return found.float().cpu().numpy()
-
-
-def _check_sum(value: float, parts: Array) -> None:
-    if not np.isfinite(value):
-        raise NonFinite(NOT_FINITE)
-    if abs(value - parts.sum()) > TOLERANCE * max(abs(value), float(np.linalg.norm(parts))):
-        raise Unsupported(NOT_THE_SUM, pointer="/model")
-
-
-def _ablation(judged: _Judged, params: AblationParams) -> _Found:
-    """Return by how much the target falls without each head."""
-
-    def change(_: int, written: Tensor, heads: Sequence[Sequence[int]]) -> Tensor:
-        return without_heads(written, heads, params.how)
-
-    return _replaced(judged, change, judged.ids, params.heads, -1)
-
-
-def _patching(judged: _Judged, params: PatchingParams) -> _Found:
-    """Return how much of the target each head restores in the other text, or destroys in the text itself."""
-    other = judged.other
-    if other is None:
-        raise InvalidRequest("Patching compares two texts. Give the other one as against.", pointer="/against")
-    _check_aligned(judged.encoded, other)
-    denoise = params.direction == "denoise"
-    source, changed = (judged, replace(judged, encoded=other)) if denoise else (replace(judged, encoded=other), judged)
-    logits, outputs = outputs_of_heads(source.model, source.encoded, source.sites, source.kind, source.position)
-
-    def exchange(site: int, written: Tensor, heads: Sequence[Sequence[int]]) -> Tensor:
-        return with_heads_of(written, heads, outputs[site])
-
-    ids = judged.ids or ([int(logits.argmax())] if denoise else [])
-    found = _replaced(changed, exchange, ids, params.heads, 1 if denoise else -1)
-    far = _difference(logits, found.ids)
-    own, base = (far, found.value) if denoise else (found.value, far)
-    return replace(found, value=own, baseline=base)
-
-
-def _check_aligned(encoded: Encoded, other: Encoded) -> None:
-    """Raise InvalidRequest unless two inputs have equally many tokens on each side."""
-    counts = [[len(one.tokens), len(one.target or [])] for one in (encoded, other)]
-    if counts[0] != counts[1]:
-        raise InvalidRequest(
-            "Patching exchanges outputs token by token, so both texts must have the same number of tokens. "
-            f"They have {sum(counts[0])} and {sum(counts[1])}.",
-            pointer="/against",
-        )
-
-
-def _replaced(judged: _Judged, change: Any, ids: list[int], heads: Sequence[str], sign: int) -> _Found:
-    """Return `sign` times what the target gains when each head is replaced, and what it gains when the named heads are replaced together."""
-    args, chosen = (judged.model, judged.encoded, judged.sites, judged.kind), _chosen(judged, heads)
-    found = replaced_logits(*args, change, ids, judged.position, chosen)
-    rows, value = torch.stack(found.replaced).double().cpu(), _difference(found.logits, found.ids)  # [L, H, ids]
-    effects = sign * ((rows[..., 0] - rows[..., 1:].sum(-1)).numpy() - value)
-    if np.isfinite(effects).sum() != (effects.size if chosen is None else sum(map(len, chosen.values()))):
-        raise NonFinite(NOT_FINITE)
-    together = None
-    if found.together is not None:
-        joint = sign * (_difference(found.together, found.ids) - value)
-        before, after = (
-            top_predictions(judged.model, one[None].float().cpu().numpy(), PREDICTIONS)
-            for one in (found.logits, found.together)
-        )
-        together = Together(tuple(heads), joint, before, after)
-    return _Found(found.ids, value, effects.astype(np.float32), together=together)
-
-
-def _chosen(judged: _Judged, heads: Sequence[str]) -> dict[int, list[int]] | None:
-    """Return named heads by the number of their layer along axis L; None if none are named. Raises InvalidRequest for heads that the model does not have."""
-    sites, chosen = judged.sites.of(judged.kind), dict[int, list[int]]()
-    numbers = {site.layer: number for number, site in enumerate(sites)}
-    for name in dict.fromkeys(heads):
-        layer, head = map(int, name.split("."))
-        if layer not in numbers or head >= sites[numbers[layer]].heads:
-            raise InvalidRequest(
-                "This model has no such head. Name heads as layer.head, both counted from 0.", pointer="/method/heads"
-            )
-        chosen.setdefault(numbers[layer], []).append(head)
-    return chosen or None
-
-
-def _difference(logits: Tensor, ids: Sequence[int]) -> float:
-    """Return the target's value."""
-    chosen = logits[list(ids)].double().tolist()
-    return float(chosen[0] - sum(chosen[1:]))
-
-
-# Name of a method -> what computes it.
-COMPUTE: dict[str, Callable[[_Judged, Any], _Found]] = {
-    "contribution": _contribution,
-    "ablation": _ablation,
-    "patching": _patching,
-}
+__all__ = ["Effect", "Target", "effect"]

@@ -31,6 +31,7 @@ from ..store.map_file import Corrupt
 from .admission import Admission
 from .datasets import Datasets
 from .downloads import Downloads
+from .effects import Effects
 from .limiters import Limiters
 from .studies import Studies
 
@@ -72,6 +73,7 @@ class Service:
         self.studies = Studies(
             settings, self._admission, self.datasets, self.results, self.inputs, self.database, self.jobs.wake
         )
+        self.effects = Effects(settings, self.catalog, self.results, self.database, self.jobs.wake)
         self.downloads = self._build_downloads()
 
     def _build_embedded(self, *, downloads: bool = False) -> Embedded:
@@ -201,6 +203,10 @@ class Service:
         forgotten = self.database.forget(id_, owner)
         if owner is not None and not forgotten:
             return False
+        for effect in self.database.effects(id_):
+            self.database.cancel(effect)
+            self.database.forget(effect)
+            self.results.delete(effect)
         if not self.results.delete(id_) and not forgotten:
             raise unknown_job(kind)
         return False
@@ -302,7 +308,7 @@ class Service:
             job = self.database.get(id_)
             if job is None:
                 raise unknown_job("analysis")
-            self.studies.resubmit(job) if job.kind == "study" else self.database.enqueue([job.work])
+            self.studies.resubmit(job) if job.kind == "study" else self.database.enqueue([job.work], batch=job.batch)
             self._repairs.add(id_)
         self.jobs.wake()
 

@@ -26,6 +26,7 @@ from ..models.loading import Model
 from ..models.located import Located
 from ..settings import Settings
 from ..store import Writer
+from .effect_jobs import EffectJobs
 from .study_jobs import ReportProgress, StudyJobs
 
 logger = logging.getLogger("headscope.worker")
@@ -64,6 +65,7 @@ class AnalysisEngine:
         facts = stores.open_database(settings, patient=True)
         self._results, self._inputs = stores.results(settings, facts), stores.inputs(settings, facts)
         self._studies = StudyJobs(settings, self._catalog, self._results, self._inputs, self.model)
+        self._effects = EffectJobs(self._catalog, self._results, self.model, self._request)
         # By digest and the type of their weights.
         self._models: OrderedDict[tuple[str, str], Model] = OrderedDict()
         self.warm: frozenset[str] = frozenset()  # digests of the loaded models, read by other threads
@@ -117,7 +119,7 @@ class AnalysisEngine:
         if jobs[0].kind == "download":
             return {job.id: self._download(job, reporter) for job in jobs}
         if jobs[0].kind != "analysis":
-            return {job.id: self._run_study_job(job, reporter) for job in jobs}
+            return {job.id: self._run_alone(job, reporter) for job in jobs}
         problems = dict[str, Problem | None]()
         with ExitStack() as writers:
             tasks = []
@@ -151,12 +153,14 @@ class AnalysisEngine:
             return _log_end(job, error)
         return _log_end(job, None)
 
-    def _run_study_job(self, job: Job, reporter: ProgressReporter) -> Problem | None:
-        """Compute a chunk of a study, or merge all chunks; return the problem, or None."""
+    def _run_alone(self, job: Job, reporter: ProgressReporter) -> Problem | None:
+        """Compute an effect or a chunk of a study, or merge all chunks; return the problem, or None."""
         _log_start(job)
         progress = _Progress(reporter, job.id)
         try:
-            if job.kind == "chunk":
+            if job.kind == "effect":
+                self._effects.effect(job, progress)
+            elif job.kind == "chunk":
                 self._studies.chunk(job, progress)
             else:
                 self._studies.study(job, reporter, progress)

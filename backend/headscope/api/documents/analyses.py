@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...analysis.request import AnalysisRequest
+from ...core.arrays import to_lists
 from ...core.tokens import TOKENS
 from ...core.words import word_groups
 from ...jobs import Job
@@ -18,7 +19,6 @@ from ...measures.received import Window, window_of
 from ...store.export import Source
 from ..schemas.analyses import AnalysisDocument, AnalysisItem, Event, MapSchema, Progress, Summary
 from ..schemas.common import MechanismSchema, Problem
-from .arrays import to_lists
 
 PREFIX = "/api/v1/analyses"
 REQUESTED = ("model", "mechanism", "text", "text_pair", "messages", "image", "generate", "max_tokens", "mask")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 
@@ -12,15 +11,6 @@ from ...core.arrays import Array
 from ...core.lazy import Image
 from ...errors import NotReady
 from ...store.export import Source
-
-
-def to_lists(array: Array) -> Any:
-    """Return nested lists for JSON, with None for NaN and infinity."""
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
-        values = array.astype(object)
-        values[~np.isfinite(array)] = None
-        return values.tolist()
-    return array.tolist()
 
 
 def quantise(values: Array, signed: bool) -> dict[str, Array]:

@@ -12,9 +12,8 @@ from fastapi import Request
 from safetensors.numpy import save
 from starlette.responses import Response
 
-from ...core.arrays import Array
+from ...core.arrays import Array, to_lists
 from ...errors import BudgetExceeded, InvalidRequest
-from ..documents.arrays import to_lists
 from .negotiation import parse_weights
 
 Format = Literal["safetensors", "npy", "json"]

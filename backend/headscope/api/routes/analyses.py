@@ -16,7 +16,7 @@ from ..error_responses import raises
 from ..http.negotiation import WaitSeconds, accepts_gzip
 from ..http.response_cache import CachedRoute
 from ..schemas.analyses import AnalysisDocument, BatchAccepted, BatchInput, BatchRequest
-from .jobs import Submission, describe_analysis, submit
+from .jobs import DOCUMENTS, Submission, describe_analysis, submit
 
 router = APIRouter(prefix="/analyses", tags=["analyses"], route_class=CachedRoute)
 
@@ -38,7 +38,13 @@ async def create(
         _, (id_,), stored = service.submit([body], owner=owner)
         return Submission(id_, id_ in stored)
 
-    return await submit(service, "analysis", response, seconds, partial(service.limiters.submissions.run, enqueue))
+    return await submit(
+        service,
+        DOCUMENTS["analysis"].to_document,
+        response,
+        seconds,
+        partial(service.limiters.submissions.run, enqueue),
+    )
 
 
 @router.post("/batch", status_code=202, responses=ACCEPTS)

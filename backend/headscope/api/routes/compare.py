@@ -10,7 +10,7 @@ import numpy as np
 from fastapi import APIRouter, Query
 
 from ...core.alignment import Alignment, align, check_enough, select_aligned
-from ...core.arrays import Array
+from ...core.arrays import Array, to_lists
 from ...core.tokens import TOKENS, Token
 from ...errors import InvalidRequest
 from ...lenses import LENSES
@@ -18,7 +18,6 @@ from ...measures.compare import COMPARISONS
 from ...store import Stored
 from ...store.map_file import blocks
 from ..dependencies import OtherDep, ResourceDep, check_kept, heads_of, limit_by, parse_slice
-from ..documents.arrays import to_lists
 from ..http.conditional import READS
 from ..resources import Resource
 from ..schemas.results import AlignedTokens, ComparedAnalyses, TokenPair

@@ -49,18 +49,22 @@ class JobDocuments(NamedTuple):
 
 
 async def submit(
-    service: Service, kind: JobKind, response: Response, seconds: float, enqueue: Callable[[], Awaitable[Submission]]
+    service: Service,
+    describe: Callable[[Service, str], Any],
+    response: Response,
+    seconds: float,
+    enqueue: Callable[[], Awaitable[Submission]],
 ) -> Any:
-    """Enqueue a job, wait for it for up to `seconds`, and return its document. `enqueue` may be called twice."""
+    """Enqueue a job, wait for it for up to `seconds`, and return what `describe` returns. Both may be called twice, `describe` in threads."""
     id_, stored = await enqueue()
     if seconds and not stored:
         await service.watcher.ended(id_, seconds)
         response.headers["Preference-Applied"] = f"wait={seconds:g}"
     try:
-        document = await _show(service, kind, id_)
+        document = await asyncio.to_thread(describe, service, id_)
     except Unknown:  # the index listed a result that has been removed
         id_, stored = await enqueue()
-        document = await _show(service, kind, id_)
+        document = await asyncio.to_thread(describe, service, id_)
     response.headers["Location"] = document.links["self"]
     # A job that has ended since it was accepted keeps 202 if the client did not wait: it tells whose analysis this is.
     response.status_code = 200 if stored or (seconds and document.status not in ("queued", "running")) else 202

@@ -30,7 +30,7 @@ async def create(
     def enqueue() -> Submission:
         return Submission(*service.studies.submit(body, visitor.owner))
 
-    return await submit(service, "study", response, seconds, partial(service.limiters.datasets.run, enqueue))
+    return await submit(service, describe_study, response, seconds, partial(service.limiters.datasets.run, enqueue))
 
 
 @router.get("/{id}")

@@ -1,0 +1,89 @@
+"""The request for an effect on an analysis: a target, and how heads are judged by it. Its content determines its id."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+from ..core.declarations import HeadName
+from ..effects import EFFECTS
+from ..errors import InvalidRequest
+from .request import Count, choices_of, versions
+
+# A token or class, by its text or number.
+Output = Annotated[str, StringConstraints(max_length=1_000)] | Count
+Outputs = Annotated[list[Output], Field(max_length=100, fail_fast=True)]
+EffectChoice: Any = choices_of("effect", EFFECTS)
+
+
+class EffectRequest(BaseModel):
+    """A target, and the method and heads that are judged by it."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, protected_namespaces=())
+
+    target: Output | Outputs | None = Field(
+        default=None,
+        description='Token or class, such as `" Paris"`, with its space, or its number; two of them in a list for the difference of their logits. '
+        "By default the model's own choice.",
+    )
+    position: int | None = Field(
+        default=None,
+        ge=-1_000_000,
+        le=1_000_000,
+        description="Token at which the model predicts, counted from 0, or from the end if negative. By default the last one, or the mask token.",
+    )
+    method: EffectChoice = Field(
+        default="contribution",
+        validate_default=True,
+        description="What is computed for every head: a name, or an object with name and parameters.",
+    )
+    heads: list[HeadName] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=10_000,
+        fail_fast=True,
+        description='For ablation and patching, only these heads, as layer.head counted from 0 (`"9.6"`): each on its own, and all of them together. '
+        "It is another name for the method's parameter of this name.",
+    )
+    against: str | Annotated[list[Count], Field(min_length=1, max_length=100_000, fail_fast=True)] | None = Field(
+        default=None, description="Another text of as many tokens, or its token ids, for patching."
+    )
+    predictions: int = Field(
+        default=5, ge=1, le=100, description="Number of most likely tokens, or classes, to return with the effect."
+    )
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> Self:
+        if isinstance(self.target, list) and len(self.target) not in (1, 2):
+            raise InvalidRequest("A target is one token, or a pair whose logits are subtracted.", pointer="/target")
+        if self.heads is not None and getattr(self.method, "heads", self.heads):
+            raise InvalidRequest(
+                "Contributions are computed for all heads. Omit heads."
+                if self.method.name == "contribution"
+                else "Name heads once: beside the method, or among its parameters.",
+                pointer="/heads",
+            )
+        if self.method.name == "patching" and self.against is None:
+            raise InvalidRequest("Patching compares two texts. Give the other one as against.", pointer="/against")
+        return self
+
+    @property
+    def outputs(self) -> list[str | int]:
+        """The outputs that the target names; none for the model's own choice."""
+        if self.target is None:
+            return []
+        return list(self.target) if isinstance(self.target, list) else [self.target]
+
+    @property
+    def params(self) -> Any:
+        """The method's parameters, with the heads."""
+        return self.method if self.heads is None else self.method.model_copy(update={"heads": self.heads})
+
+    def key(self, analysis: str, model_digest: str) -> str:
+        """Return the effect's id on an analysis, 32 hexadecimal digits."""
+        effect = {**self.model_dump(exclude={"heads"}), "method": self.params.model_dump()}
+        record = {**versions(), "effect": effect, "analysis": analysis, "model_digest": model_digest}
+        return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()[:32]

@@ -1,0 +1,84 @@
+"""Schemas of effects: what heads do to a prediction of an analysis."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from ...core.attention import Kind
+from .analyses import Progress, TokenSchema
+from .common import MechanismSchema, Problem, Status, Strict
+
+
+class TargetSchema(Strict):
+    """The logit, or the difference of two, that heads are judged by. `value` is in logits, before the cap if the model caps them (`capped`).
+
+    `position` is the token at which the model predicts, counted from 0; null for a class of the whole input.
+    """
+
+    ids: list[int]
+    texts: list[str]
+    position: int | None
+    value: float
+    capped: bool
+
+
+class PredictionSchema(Strict):
+    """One of the most likely tokens, or classes. `probability` is the softmax over all of them."""
+
+    id: int
+    text: str
+    logit: float | None
+    probability: float | None
+
+
+class TogetherSchema(Strict):
+    """What happens when several heads are replaced at once: the effect, and the most likely tokens before and after in the text that is changed."""
+
+    heads: list[str]
+    effect: float
+    before: list[PredictionSchema]
+    after: list[PredictionSchema]
+
+
+class EffectResult(Strict):
+    """What every head does to the target, in logits. Positive: with the head, the logit or the difference is larger."""
+
+    model: str
+    method: MechanismSchema
+    kind: Kind
+    target: TargetSchema
+    predictions: Annotated[list[PredictionSchema], Field(description="Most likely first, at the target's position.")]
+    layers: Annotated[list[int], Field(description="Numbers along axis L.")]
+    heads: Annotated[list[int], Field(description="Numbers along axis H.")]
+    effects: Annotated[
+        list[list[float | None]], Field(description="[L][H]; null for heads that the method leaves out.")
+    ]
+    together: Annotated[TogetherSchema | None, Field(description="What the named heads do at once, if any are named.")]
+    sources: Annotated[
+        list[list[list[float | None]]] | None,
+        Field(description="[L][H][K], the parts of `effects` that each token gives, if they were asked for."),
+    ]
+    parts: Annotated[
+        dict[str, list[Any]],
+        Field(
+            description="Of contributions, everything that sums to the target: heads, feed-forward parts, embedding, biases."
+        ),
+    ]
+    baseline: Annotated[float | None, Field(description="Of patching, the value of the target in the other text.")]
+    tokens: list[TokenSchema]
+    key_tokens: list[TokenSchema]
+
+
+class EffectDocument(Strict):
+    """An effect in any state. `result` is null until it is done."""
+
+    id: str
+    analysis: str
+    status: Status
+    progress: Progress
+    request: Annotated[dict[str, Any], Field(description="The request, with defaults filled in.")]
+    result: EffectResult | None
+    error: Problem | None
+    links: dict[str, str]

@@ -1,0 +1,85 @@
+"""The jobs of effects: what heads do to a prediction of an analysed input."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from ..analysis.effect import Effect, compute, input_against
+from ..analysis.effect_request import EffectRequest
+from ..analysis.request import AnalysisRequest
+from ..capture import INPUT_ERRORS
+from ..errors import CorruptModel, HeadscopeError, OutOfMemory
+from ..jobs import Job, metrics
+from ..models.catalog import Catalog
+from ..models.loading import Model
+from ..models.modules import is_out_of_memory
+from ..store import Results
+from .study_jobs import ReportProgress
+
+NO_ROOM = "There is not enough memory for this effect. Analyse fewer tokens."
+
+
+class EffectJobs:
+    """The jobs of effects. `load` returns the model of an analysis, `parse` the analysis of a payload, with its image."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        results: Results,
+        load: Callable[..., Model],
+        parse: Callable[[str], AnalysisRequest],
+    ) -> None:
+        self._catalog, self._results, self._load, self._parse = catalog, results, load, parse
+
+    def effect(self, job: Job, progress: ReportProgress) -> None:
+        """Compute an effect and store it, unless it is already stored. Errors point to fields of the effect's request only."""
+        if self._results.exists(job.id):
+            return
+        payload = json.loads(job.payload)
+        request = EffectRequest.model_validate(payload["request"])
+        try:
+            found = self._compute(job, self._parse(json.dumps(payload["input"])), request, progress)
+        except HeadscopeError as error:
+            if error.pointer is not None and error.pointer.split("/")[1] not in EffectRequest.model_fields:
+                error.pointer = None  # a field of the analysis
+            elif error.pointer == "/method/heads" and request.heads is not None:
+                error.pointer = "/heads"
+            raise
+        progress(1.0, "writing", "", force=True)
+        document: dict[str, Any] = {
+            "kind_of": "effect",
+            "analysis": payload["analysis"],
+            "request": payload["request"],
+            "result": found.to_document(),
+        }
+        with self._results.writer(job.id, (job.id, job.run)) as writer:
+            metrics.count("written_bytes", writer.finish(document, {}))
+
+    def _compute(self, job: Job, analysis: AnalysisRequest, request: EffectRequest, progress: ReportProgress) -> Effect:
+        located = self._catalog.locate(analysis.model)
+        self._catalog.check(located)
+        if located.local and job.model not in located.accepted_digests():
+            raise CorruptModel("The model's files changed after the request was accepted. Send it again.")
+        model, given = self._load(located, progress, analysis.dtype), analysis.input
+        progress(0.0, "forward", "")
+
+        def step(fraction: float) -> None:
+            progress(fraction, "forward", f"{request.method.name} of every head")
+
+        try:
+            return compute(
+                model,
+                model.encode(**given),
+                request,
+                kind=analysis.kind,
+                dtype="float64" if analysis.dtype == "float64" else "float32",
+                image=analysis.image is not None and model.facts.kind != "vision",
+                other=None if request.against is None else model.encode(**input_against(given, request.against)),
+                step=step,
+            )
+        except INPUT_ERRORS as error:
+            if is_out_of_memory(error):
+                raise OutOfMemory(NO_ROOM) from None
+            raise

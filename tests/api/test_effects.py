@@ -1,0 +1,210 @@
+"""Effects over REST: computed by a job, stored once, read by those who may read the analysis."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import headscope
+from tests.api.users import Users
+from tests.support.cluster import both_deployments
+from tests.support.server import API, SLOW, Server, eventually
+
+WAIT = {"Prefer": "wait=60"}
+TEXT = "The cat sat on the mat."
+BRIEF: dict[str, Any] = {"lenses": ["weights"], "measures": [], "maps": False}
+
+
+@pytest.fixture(scope="module")
+def gpt2(models: Path) -> headscope.Model:
+    """The same model in this process."""
+    return headscope.load(models / "gpt2")
+
+
+def analysed(server: Server, text: str = TEXT, model: str = "gpt2", **more: Any) -> str:
+    """Return the id of a finished analysis."""
+    return str(server.analyse(model=model, text=text, **BRIEF, **more)["id"])
+
+
+def computed(server: Server, id_: str, **body: Any) -> dict[str, Any]:
+    """Ask for an effect, and return its document once it has ended."""
+    answer = server.post(body, f"/analyses/{id_}/effects", headers=WAIT)
+    assert answer.status_code == 200, answer.text
+    document: dict[str, Any] = answer.json()
+    return document
+
+
+@both_deployments
+def test_an_effect_from_request_to_document(server: Server, gpt2: headscope.Model) -> None:
+    """What the library computes, as a resource of its own: the same request is the same one, and it can be cached for ever."""
+    id_ = analysed(server)
+    before = server.get(f"/analyses/{id_}").json()
+    for method, more in (
+        ("contribution", {"target": [5, 9], "method": {"name": "contribution", "sources": True}}),
+        ("ablation", {"target": "t", "position": -2, "method": "ablation", "heads": ["1.0", "0.3"]}),
+        ("patching", {"method": "patching", "against": "The mat sat on the cat.", "predictions": 2}),
+    ):
+        document = computed(server, id_, **more)
+        assert (document["status"], document["error"], document["analysis"]) == ("done", None, id_), method
+        given = dict(more)
+        if isinstance(given.get("target"), list):
+            given["target"] = tuple(given["target"])
+        if "heads" in given:
+            given["method"] = {"name": given["method"], "heads": given.pop("heads")}
+        expected = headscope.effect(gpt2, TEXT, **given).to_document()
+        found = document["result"]
+        for name in ("effects", "sources", "baseline"):
+            want, got = (np.array(one[name], float) for one in (expected, found))
+            np.testing.assert_allclose(got, want, atol=1e-4, err_msg=f"{method}: {name}")
+        for name in ("method", "kind", "layers", "heads", "tokens", "key_tokens"):
+            assert found[name] == expected[name], (method, name)
+        assert (found["together"] or {}).get("heads") == (expected["together"] or {}).get("heads"), method
+        assert found["target"]["texts"] == expected["target"]["texts"]
+        assert [one["text"] for one in found["predictions"]] == [one["text"] for one in expected["predictions"]]
+        again = server.post(more, f"/analyses/{id_}/effects")
+        assert (again.status_code, again.json()["id"]) == (200, document["id"])
+        assert again.headers["location"] == document["links"]["self"]
+        read = server.client.get(document["links"]["self"])
+        assert read.json() == again.json() == document
+        assert "immutable" in read.headers["cache-control"]
+        known = {"If-None-Match": read.headers["etag"]}
+        assert server.client.get(document["links"]["self"], headers=known).status_code == 304
+    assert server.get(f"/analyses/{id_}").json() == before
+
+
+def test_predictions_are_what_the_model_says(server: Server, gpt2: headscope.Model) -> None:
+    """The most likely tokens at the target's position; without a target, it is the first of them."""
+    result = computed(server, analysed(server), position=2)["result"]
+    row = headscope.analyze(gpt2, TEXT, keep_logits=True).logits[2].astype(float)
+    order = np.argsort(-row)[:5]
+    assert [one["id"] for one in result["predictions"]] == order.tolist()
+    chances = np.exp(row - row.max()) / np.exp(row - row.max()).sum()
+    np.testing.assert_allclose([one["probability"] for one in result["predictions"]], chances[order], rtol=1e-4)
+    np.testing.assert_allclose([one["logit"] for one in result["predictions"]], row[order], atol=1e-4)
+    assert result["target"]["ids"] == [order[0]]
+
+
+def test_the_input_is_that_of_the_analysis(server: Server) -> None:
+    """Also where it is no plain text: a continuation, the sides of an encoder-decoder, or a limit of tokens."""
+    for model, more in (
+        ("gpt2", {"generate": {"max_new_tokens": 3}}),
+        ("gpt2", {"max_tokens": 4}),
+        ("t5", {"text_pair": "Die Katze.", "kind": "decoder"}),
+        ("llama", {"dtype": "float64"}),
+    ):
+        id_ = analysed(server, model=model, **more)
+        result = computed(server, id_)["result"]
+        assert result["tokens"] == server.get(f"/analyses/{id_}").json()["tokens"], (model, more)
+        assert result["target"]["position"] == len(result["tokens"]) - 1
+
+
+def test_bad_requests(server: Server) -> None:
+    """Refused at once, with a pointer to the field, and nothing is queued."""
+    id_ = analysed(server)
+    for body, code, pointer in (
+        ({"target": [1, 2, 3]}, "invalid-request", "/target"),
+        ({"target": True}, "invalid-request", "/target"),
+        ({"method": "gradient"}, "unknown-effect", "/method"),
+        ({"method": {"name": "ablation", "how": "some"}}, "invalid-request", "/method/how"),
+        ({"method": "patching"}, "invalid-request", "/against"),
+        ({"method": "patching", "against": "\x00"}, "invalid-text", "/against"),
+        ({"heads": ["1"]}, "invalid-request", "/heads/0"),
+        ({"heads": ["1.0"]}, "invalid-request", "/heads"),
+        ({"heads": []}, "invalid-request", "/heads"),
+        ({"position": 1.5}, "invalid-request", "/position"),
+        ({"predictions": 0}, "invalid-request", "/predictions"),
+        ({"lens": "weights"}, "invalid-request", ""),
+    ):
+        answer = server.post(body, f"/analyses/{id_}/effects")
+        assert answer.json()["code"] == code, (body, answer.text)
+        assert answer.json()["errors"][0]["pointer"] == pointer, (body, answer.text)
+    hopfield = analysed(server, mechanism="hopfield")
+    assert server.post({}, f"/analyses/{hopfield}/effects").json()["code"] == "unsupported"
+
+
+def test_what_only_the_worker_knows(server: Server) -> None:
+    """The effect fails with the reason, and with a pointer where a field of its request is wrong."""
+    id_, headless = analysed(server), analysed(server, model="bert")
+    for of, body, code, pointer in (
+        (id_, {"target": " Paris in spring"}, "invalid-request", "/target"),
+        (id_, {"target": 10**6}, "invalid-request", "/target"),
+        (id_, {"position": 99}, "invalid-request", "/position"),
+        (id_, {"method": "ablation", "heads": ["0.1", "7.0"]}, "invalid-request", "/heads"),
+        (id_, {"method": "patching", "against": "The cat."}, "invalid-request", "/against"),
+        (headless, {}, "unsupported", None),
+    ):
+        document = computed(server, of, **body)
+        assert (document["status"], document["result"]) == ("failed", None), body
+        assert document["error"]["code"] == code, (body, document["error"])
+        assert [one["pointer"] for one in document["error"]["errors"]] == ([] if pointer is None else [pointer])
+
+
+def test_an_unfinished_analysis_has_no_effects(server: Server) -> None:
+    """409 if it was cancelled; 404 for one that does not exist, and for an effect on another analysis."""
+    first, second = analysed(server), analysed(server, "Another cat.")
+    effect = computed(server, first)["id"]
+    assert server.get(f"/analyses/{second}/effects/{effect}").json()["code"] == "unknown-effect"
+    assert server.get(f"/analyses/{effect}").json()["code"] == "unknown-analysis"
+    assert server.post({}, f"/analyses/{'0' * 32}/effects").json()["code"] == "unknown-analysis"
+    cancelled = server.submit(**{**SLOW, "text": SLOW["text"] + "Without effects."})
+    assert server.client.delete(f"{API}/analyses/{cancelled}").status_code == 202
+    assert server.post({}, f"/analyses/{cancelled}/effects").json()["code"] == "not-ready"
+
+
+@both_deployments
+def test_cancelled_and_deleted(server: Server) -> None:
+    """A running effect stops; a deleted one is gone, also with its analysis; and each can be asked for again."""
+    slow = analysed(server, "The cat sat on the mat because it was tired. " * 8, model="slow")
+    path = f"/analyses/{slow}/effects"
+    running = server.post({"method": "ablation"}, path)
+    assert running.status_code == 202
+    own = f"{path}/{running.json()['id']}"
+    eventually(lambda: server.get(own).json()["progress"]["stage"] == "forward", "the middle of the effect")
+    cancelled = server.client.delete(f"{API}{own}")
+    assert (cancelled.status_code, cancelled.json()["status"]) == (202, "cancelled")
+    server.idle()
+    assert server.get(own).json()["status"] == "cancelled"
+    done = computed(server, slow)["links"]["self"]
+    assert server.client.delete(done).status_code == 204
+    assert server.client.get(done).json()["code"] == "unknown-effect"
+    assert computed(server, slow)["links"]["self"] == done
+    assert server.client.delete(f"{API}/analyses/{slow}").status_code == 204
+    assert server.client.get(done).json()["code"] == "unknown-analysis"
+    assert analysed(server, "The cat sat on the mat because it was tired. " * 8, model="slow") == slow
+    assert server.client.get(done).json()["code"] == "unknown-effect"
+
+
+def test_a_corrupt_effect_is_computed_again(server: Server) -> None:
+    """A reader sees the same numbers, not the damage."""
+    document = computed(server, analysed(server, "A cat to be damaged."), target=7)
+    (manifest,) = server.home.rglob(f"{document['id']}/manifest.json")
+    manifest.write_bytes(manifest.read_bytes()[:-40])
+    path = document["links"]["self"]
+    again = eventually(lambda: (one := server.client.get(path).json())["status"] == "done" and one, "its repair")
+    assert again["result"]["target"] == document["result"]["target"]
+    assert server.client.delete(path).status_code == 204
+
+
+def test_the_rights_are_those_of_the_analysis(lab: Users) -> None:
+    """A share key reads effects and asks for none; another user sees neither, until they have the analysis themselves."""
+    id_ = lab.submit(lab.ada, TEXT, model="gpt2")
+    path = f"{API}/analyses/{id_}/effects"
+    document = lab.ada.post(path, json={}, headers=WAIT).json()
+    own = document["links"]["self"]
+    assert lab.ada.get(own).json() == document
+    assert lab.anonymous.get(own).status_code == lab.anonymous.post(path, json={}).status_code == 401
+    for answer in (lab.emmy.get(own), lab.emmy.post(path, json={}), lab.emmy.delete(own)):
+        assert (answer.status_code, answer.json()["code"]) == (404, "unknown-analysis")
+    key = {"share": lab.ada.post(f"{API}/analyses/{id_}/share").json()["key"]}
+    assert lab.anonymous.get(own, params=key).json() == document
+    assert lab.anonymous.post(path, json={}, params=key).status_code == 401
+    assert lab.anonymous.delete(own, params=key).status_code == 401
+    assert lab.submit(lab.emmy, TEXT, model="gpt2") == id_
+    assert lab.emmy.get(own).json() == document
+    assert lab.emmy.post(path, json={}).json()["id"] == document["id"]
+    assert lab.emmy.delete(own).status_code == 204
+    assert lab.ada.get(own).json() == document
+    lab.ada.delete(f"{API}/analyses/{id_}/share")
