@@ -19,7 +19,7 @@ from tests.support.server import Server
 ID = "0" * 32
 NAMES = {
     "other": "0" * 32, "id": ID, "model": "bert", "lens": "weights", "measure": "entropy", "figure": "entropy", "table": "heads",
-    "layer": "0", "head": "0",
+    "layer": "0", "head": "0", "effect": "0" * 32,
 }  # fmt: skip
 ROUTES = [(method.upper(), path.format(**NAMES)) for path, methods in DOCUMENT["paths"].items() for method in methods]
 PAGE = [("GET", "/"), ("GET", "/assets/x.js"), ("GET", "/api/v1/openapi.json"), ("GET", "/nothing")]
