@@ -1,7 +1,7 @@
 """Effects of the heads of SmolLM2 (or of a random model of its shape, if it is not installed), next to what they replace.
 
 `ablation` is the grid of all heads, relative to one pass per head with a hook that replaces its output; `contribution` is relative to one plain pass, with and
-without the split by token. Each is a median (lowest-highest).
+without the split by token, and so is attribution patching, of one text (an estimate of ablation) and of two. Each is a median (lowest-highest).
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ def measure(
 def _row(model: headscope.Model, length: int, repeats: int) -> dict[str, Any]:
     ids = np.random.default_rng(0).integers(1, model.vocabulary, length).tolist()
     sources = {"name": "contribution", "sources": True}
+    estimates = {of: {"name": "attribution-patching", "of": of} for of in ("mean", "denoise")}
     run = partial(headscope.effect, model, token_ids=ids, target=7)
     seconds = interleaved(
         {
@@ -51,6 +52,8 @@ def _row(model: headscope.Model, length: int, repeats: int) -> dict[str, Any]:
             "ablation": partial(run, method="ablation"),
             "contribution": run,
             "sources": partial(run, method=sources),
+            "one text": partial(run, method=estimates["mean"]),
+            "two texts": partial(run, method=estimates["denoise"], against=ids[::-1]),
         },
         repeats,
         1,
@@ -61,6 +64,8 @@ def _row(model: headscope.Model, length: int, repeats: int) -> dict[str, Any]:
         "ablation_of_separate": ratios(seconds["ablation"], seconds["separate"]).text(1, 3),
         "contribution_of_plain": ratios(seconds["contribution"], seconds["plain"]).text(1, 2),
         "with_sources_of_plain": ratios(seconds["sources"], seconds["plain"]).text(1, 2),
+        "attribution_of_plain": ratios(seconds["one text"], seconds["plain"]).text(1, 2),
+        "two_texts_of_plain": ratios(seconds["two texts"], seconds["plain"]).text(1, 2),
     }
 
 

@@ -76,8 +76,24 @@ def draw_patching() -> Figure:
     return figure
 
 
+def draw_attribution_patching() -> Figure:
+    """What every head carries from the plural to the singular: exactly, and estimated."""
+    model = headscope.load("twin-gpt-softmax")
+    words = {"patching": "exact", "attribution-patching": "estimated"}
+    figure = Figure(760, 240, f"Patching from “{TEXT}” into “{OTHER}”, exact and estimated")
+    found = {one: headscope.effect(model, TEXT, against=OTHER, target=TARGET, method=one) for one in words}
+    largest = max(float(np.abs(e.shares).max()) for e in found.values())
+    for x, (method, e) in zip((30, 330), found.items(), strict=True):
+        figure.text(x, 14, words[method], bold=True)
+        grid(figure, x, 38, e.shares, largest, 22)
+    figure.text(30, 188, "share of the difference; layers down, heads across", size=11, colour="muted")
+    figure.legend(30, 208, largest, signed=True)
+    return figure
+
+
 PICTURES: dict[str, Callable[[], Figure]] = {
     "contribution": draw_contribution,
     "ablation": draw_ablation,
     "patching": draw_patching,
+    "attribution-patching": draw_attribution_patching,
 }

@@ -8,13 +8,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..capture import AttentionSites, PathPart, direct_path, examine, outputs_of_heads, replaced_logits
+from ..capture import AttentionSites, PathPart, direct_path, examine, replaced_logits
+from ..capture.outputs import gradients_of_heads, outputs_of_heads
 from ..core.arrays import Array, to_lists
 from ..core.attention import Kind, required
 from ..core.lazy import Tensor, torch
 from ..core.tokens import TOKENS, Token
 from ..effects import EFFECTS
 from ..effects.ablation import AblationParams, without_heads
+from ..effects.attribution_patching import AttributionPatchingParams, estimated_gains, own_replacement
 from ..effects.contribution import ContributionParams, contribution, contributions_of_heads, contributions_of_sources
 from ..effects.patching import PatchingParams, with_heads_of
 from ..errors import InvalidRequest, NonFinite, Unsupported
@@ -339,23 +341,52 @@ def _ablation(judged: _Judged, params: AblationParams) -> _Found:
 
 def _patching(judged: _Judged, params: PatchingParams) -> _Found:
     """Return how much of the target each head restores in the other text, or destroys in the text itself."""
+
+    def compute(changed: _Judged, outputs: list[Tensor], sign: int) -> _Found:
+        def exchange(site: int, written: Tensor, heads: Sequence[Sequence[int]]) -> Tensor:
+            judged.begin(site)
+            return with_heads_of(written, heads, outputs[site])
+
+        return _replaced(changed, exchange, changed.ids, params.heads, sign)
+
+    return _between_texts(judged, params.direction, compute)
+
+
+def _attribution_patching(judged: _Judged, params: AttributionPatchingParams) -> _Found:
+    """Return an estimate of the effects of patching or ablation."""
+    if params.of == "mean" or params.of == "zero":
+        return _estimated(judged, lambda _, written: own_replacement(written, params.of == "mean"), -1)
+    return _between_texts(judged, params.of, lambda one, outputs, sign: _estimated(one, lambda n, _: outputs[n], sign))
+
+
+def _estimated(judged: _Judged, replacement: Callable[[int, Tensor], Tensor], sign: int) -> _Found:
+    """Return `sign` times an estimate of what the target gains when the output of each head is replaced, given the number of its layer and the output."""
+    args = (judged.model, judged.encoded, judged.sites, judged.kind, judged.ids, judged.position)
+    found = gradients_of_heads(*args)
+    pairs = zip(found.written, found.gradients, strict=True)
+    rows = [estimated_gains(one, slope, replacement(site, one)) for site, (one, slope) in enumerate(pairs)]
+    effects = sign * torch.stack(rows).cpu().numpy()
+    if not np.isfinite(effects).all():
+        raise NonFinite(NOT_FINITE)
+    return _Found(found.ids, _difference(found.logits, found.ids), found.logits, effects.astype(np.float32))
+
+
+def _between_texts(
+    judged: _Judged, direction: Literal["denoise", "noise"], compute: Callable[[_Judged, list[Tensor], int], _Found]
+) -> _Found:
+    """Return what `compute` finds in the text that is changed, given what the heads write in the one that is not, and the sign of an effect."""
     other = judged.other
     if other is None:
         raise InvalidRequest("Patching compares two texts. Give the other one as against.", pointer="/against")
     _check_aligned(judged.encoded, other)
-    denoise = params.direction == "denoise"
+    denoise = direction == "denoise"
     source, changed = (judged, replace(judged, encoded=other)) if denoise else (replace(judged, encoded=other), judged)
-    logits, outputs = outputs_of_heads(source.model, source.encoded, source.sites, source.kind, source.position)
-
-    def exchange(site: int, written: Tensor, heads: Sequence[Sequence[int]]) -> Tensor:
-        judged.begin(site)
-        return with_heads_of(written, heads, outputs[site])
-
-    ids = judged.ids or ([int(logits.argmax())] if denoise else [])
-    found = _replaced(changed, exchange, ids, params.heads, 1 if denoise else -1)
-    far = _difference(logits, found.ids)
+    outputs = outputs_of_heads(source.model, source.encoded, source.sites, source.kind, source.position)
+    ids = judged.ids or ([int(outputs.logits.argmax())] if denoise else [])
+    found = compute(replace(changed, ids=ids), outputs.written, 1 if denoise else -1)
+    far = _difference(outputs.logits, found.ids)
     own, base = (far, found.value) if denoise else (found.value, far)
-    return replace(found, value=own, logits=logits if denoise else found.logits, baseline=base)
+    return replace(found, value=own, logits=outputs.logits if denoise else found.logits, baseline=base)
 
 
 def _check_aligned(encoded: Encoded, other: Encoded) -> None:
@@ -414,4 +445,5 @@ COMPUTE: dict[str, Callable[[_Judged, Any], _Found]] = {
     "contribution": _contribution,
     "ablation": _ablation,
     "patching": _patching,
+    "attribution-patching": _attribution_patching,
 }

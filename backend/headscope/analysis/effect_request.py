@@ -49,7 +49,7 @@ class EffectRequest(BaseModel):
         "It is another name for the method's parameter of this name.",
     )
     against: str | Annotated[list[Count], Field(min_length=1, max_length=100_000, fail_fast=True)] | None = Field(
-        default=None, description="Another text of as many tokens, or its token ids, for patching."
+        default=None, description="Another text of as many tokens, or its token ids, for patching and its estimate."
     )
     predictions: int = Field(
         default=5, ge=1, le=100, description="Number of most likely tokens, or classes, to return with the effect."
@@ -61,8 +61,8 @@ class EffectRequest(BaseModel):
             raise InvalidRequest("A target is one token, or a pair whose logits are subtracted.", pointer="/target")
         if self.heads is not None and getattr(self.method, "heads", self.heads):
             raise InvalidRequest(
-                "Contributions are computed for all heads. Omit heads."
-                if self.method.name == "contribution"
+                "Contributions and estimates are computed for all heads. Omit heads."
+                if not hasattr(self.method, "heads")
                 else "Name heads once: beside the method, or among its parameters.",
                 pointer="/heads",
             )

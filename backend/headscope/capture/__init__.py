@@ -3,11 +3,12 @@
 from .batch import Batch, by_input, part
 from .batch_check import batches_exactly
 from .check import examine
-from .direct import DirectPath, HeadOutputs, PathPart, direct_path
+from .direct import DirectPath, PathPart, direct_path
 from .forward import capture, capture_many
+from .outputs import gradients_of_heads, outputs_of_heads
 from .patched import PatchedModule
 from .recording import INPUT_ERRORS, CaptureSpec, ModelInput
-from .replaced import outputs_of_heads, replaced_logits
+from .replaced import replaced_logits
 from .sites import AttentionSites, Site
 
 __all__ = [
@@ -16,7 +17,6 @@ __all__ = [
     "Batch",
     "CaptureSpec",
     "DirectPath",
-    "HeadOutputs",
     "ModelInput",
     "PatchedModule",
     "PathPart",
@@ -27,6 +27,7 @@ __all__ = [
     "capture_many",
     "direct_path",
     "examine",
+    "gradients_of_heads",
     "outputs_of_heads",
     "part",
     "replaced_logits",

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 from transformers.activations import gelu
 
 from ..errors import Unsupported
@@ -137,14 +138,21 @@ class PlainRecorder:
 
     def _block(self, call: AttentionCall, low: int, high: int) -> tuple[Tensor, Tensor]:
         """Return weights [B, h, R, K] of the rows that are kept, and outputs [B, h, Q, D]."""
-        weights = Pass().attend(call.scores(0, low, high))  # [B h, Q, K]
-        outputs = weights @ call.shared(call.value, low, high)
+        if torch.is_grad_enabled():  # on the way back weights are computed again, instead of being kept for all layers
+            weights, outputs = checkpoint(_attended, call, low, high, use_reentrant=False, preserve_rng_state=False)
+        else:
+            weights, outputs = _attended(call, low, high)
         kept = (weights[:, self._rows] if self._chosen else weights[:, :0]).contiguous()
         return by_input(kept, len(call.masks)), by_input(outputs, len(call.masks))
 
     def replay(self, query: Tensor, key: Tensor, value: Tensor, rest: dict[str, Any], module: Any) -> Tensor | None:
         """Return None: no layer is run again."""
         return None
+
+
+def _attended(call: AttentionCall, low: int, high: int) -> tuple[Tensor, Tensor]:
+    weights = Pass().attend(call.scores(0, low, high))  # [B h, Q, K]
+    return weights, weights @ call.shared(call.value, low, high)
 
 
 @dataclass(frozen=True)

@@ -79,16 +79,6 @@ def replaced_logits(
     return ReplacedLogits(logits, tuple(ids), replaced, together)
 
 
-def outputs_of_heads(
-    model: Model, encoded: Encoded, sites: AttentionSites, kind: Kind, position: int | None
-) -> tuple[Tensor, list[Tensor]]:
-    """Return the logits of the position, and what the output projection of every site is given, [Q, H, D] each. The caller holds the model's lock."""
-    runner = _Runner(model, encoded, sites, kind, position)
-    runner.written = []
-    with torch.inference_mode(), attending_with(NAME, model.module), runner.hooks():
-        return runner.first(), runner.written
-
-
 class _Runner:
     """A model that is run first as it is, and then again from the layer of a site on."""
 
@@ -99,7 +89,6 @@ class _Runner:
         self._options, self._row = options_at(model, position)
         self._tokens = max(map(len, (axis for axis in (encoded.tokens, encoded.target or [])))) or 1
         self._encoded: Any = None  # what the encoder of an encoder-decoder returned
-        self.written: list[Tensor] | None = None  # what the projections were given, if it is kept
         self._stored: list[Any] = []  # what the layers returned
         self._places: list[int] = []  # of the sites: the number of calls of layers before
         self._calls, self._skip, self._upcoming = 0, 0, 0
@@ -187,9 +176,6 @@ class _Runner:
     def _read(self, name: str, part: Any, args: Any) -> Any:
         """Note where the site is in the first run; replace what its projection is given in the others."""
         if not self._changes:
-            if self.written is not None:
-                site = self.sites[len(self._places)]
-                self.written.append(args[0].reshape(-1, site.heads, args[0].shape[-1] // site.heads))
             self._places.append(self._calls - 1)
             return None
         change = self._changes.get(self._upcoming)

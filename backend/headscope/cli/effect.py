@@ -27,7 +27,7 @@ from .output import JSON, format_number, print_table
 @MODEL
 @click.option("--target", help='Token or class, such as " Paris", with its space.  [default: the model\'s own choice]')
 @click.option("--minus", help="Token or class whose logit is subtracted.")
-@click.option("--against", help="Another text with as many tokens, for patching.")
+@click.option("--against", help="Another text with as many tokens, for patching and its estimate.")
 @click.option(
     "--position",
     type=int,
@@ -38,7 +38,7 @@ from .output import JSON, format_number, print_table
     default="contribution",
     show_default=True,
     type=MethodType("method", EFFECTS),
-    help="contribution, ablation, ablation:how=zero, or patching.",
+    help="contribution, ablation, ablation:how=zero, patching, or attribution-patching.",
 )
 @KIND
 @MAX_TOKENS

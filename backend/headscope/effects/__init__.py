@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from ..core.declarations import Declaration
 from .ablation import ABLATION
+from .attribution_patching import ATTRIBUTION_PATCHING
 from .contribution import CONTRIBUTION
 from .patching import PATCHING
 
-EFFECTS: dict[str, Declaration] = {effect.name: effect for effect in (CONTRIBUTION, ABLATION, PATCHING)}
+EFFECTS: dict[str, Declaration] = {
+    effect.name: effect for effect in (CONTRIBUTION, ABLATION, PATCHING, ATTRIBUTION_PATCHING)
+}
 
 __all__ = ["EFFECTS"]
