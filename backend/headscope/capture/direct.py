@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from threading import get_ident
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint
-from transformers.activations import gelu
 
 from ..errors import Unsupported
 from ..mechanisms.base import Pass
@@ -27,11 +27,14 @@ from .batch import by_input, most_inputs
 from .closeness import is_close
 from .forward import options_at
 from .interface import NAME, AttentionCall, Masks, attending_with, recording
-from .residual import norm_form
-from .sites import AttentionSites, Site, norm_at
+from .residual import frozen_norm
+from .sites import AttentionSites, Site
 from .trace import TraceEvent, first_tensor, flat
 
 NO_HEAD = "This model has no head that returns logits. Load it with one."
+
+# Functions f with f(0) = 0, by the factor f(x) / x.
+ACTIVATIONS = frozenset({torch.tanh, torch.Tensor.tanh, torch.relu, functional.gelu, functional.relu, functional.silu})
 
 NO_PATH = "The residual stream of this model goes through a module that does more than add to it, so its heads have no direct path to the logits."
 
@@ -173,7 +176,7 @@ class _Pass:
         self._sites, self._upcoming = sites, iter(sites)
         self._names = dict(model.module.named_modules())
         self._leaves: list[_Leaf] = []
-        self._layer, self._thread = -1, get_ident()
+        self._layer = -1
         self._head: Tensor | None = None
         self._cutting: Any = None
 
@@ -198,10 +201,10 @@ class _Pass:
                     watch(part, after=self._outside(part))
             for part, before, after in self._inside(stacks):
                 watch(part, before, after)
-            watch(gelu, after=self._freeze_shared)
             if (head := self._module.get_output_embeddings()) is not None:
                 watch(head, after=self._keep_head)
-            yield
+            with _FrozenFunctions():
+                yield
         finally:
             for handle in handles:
                 handle.remove()
@@ -244,13 +247,22 @@ class _Pass:
         return self._freeze_activation if leaf else None
 
     def before_cap(self, logits: Tensor) -> tuple[Tensor, bool]:
-        """Return the logits that the model returns, and whether they are capped: then those before the cap, if a linear module gives them."""
+        """Return the logits that the model returns, and whether they are capped: then those before the cap, if a linear module gives them.
+
+        A bias that is added to what that module gives is a constant.
+        """
         given = self._head
         if given is None or given.shape != logits.shape:
             return logits, False
         ours, theirs = given.detach().double(), logits.detach().double()
         scale = (ours * theirs).sum() / ours.square().sum()
-        return (logits, False) if is_close((scale * ours).to(logits.dtype), logits.detach()) else (given, True)
+        if is_close((scale * ours).to(logits.dtype), logits.detach()):
+            return logits, False
+        for bias in (one for one in self._module.parameters() if one.shape == given.shape[-1:]):
+            if is_close((ours + bias).to(logits.dtype), logits.detach()):
+                with torch.enable_grad():
+                    return self._constant(given, bias), False
+        return given, True
 
     def parts_to(self, value: Tensor) -> list[PathPart]:
         """Return all parts with the gradient of `value`. Raises Unsupported if some heads have no direct path to it."""
@@ -304,11 +316,9 @@ class _Pass:
         given = args[0] if args else None
         if given is None or not (torch.is_grad_enabled() and given.requires_grad):
             return None
-        still = flat(given.detach())
-        form = norm_form(TraceEvent("", part, still, flat(output.detach())))
-        if form is None:
+        norm = frozen_norm(TraceEvent("", part, flat(given.detach()), flat(output.detach())))
+        if norm is None:
             return None
-        norm = norm_at(part, form, still)
         linear = norm.linear(given, norm.scale.view(*given.shape[:-1], 1))
         return self._constant(linear, norm.shift)
 
@@ -317,13 +327,7 @@ class _Pass:
         given = args[0] if args else None
         if not (isinstance(given, Tensor) and given.requires_grad and isinstance(output, Tensor)):
             return None
-        if output.shape != given.shape or torch.equal(given, output):
-            return None
-        return given * torch.where(given == 0, 0, output / given).detach()
-
-    def _freeze_shared(self, part: Any, args: Any, output: Any) -> Any:
-        """Do the same for an activation that is a part of no model: other threads may use it, too."""
-        return self._freeze_activation(part, args, output) if get_ident() == self._thread else None
+        return None if output.shape != given.shape or torch.equal(given, output) else _frozen(given, output)
 
     def _add_offset(self, part: Any, args: Any, output: Tensor) -> Any:
         if not (torch.is_grad_enabled() and output.requires_grad):
@@ -350,6 +354,21 @@ class _Pass:
 def _own(gradient: Tensor, leaf: _Leaf) -> Tensor:
     """Return the gradient in the shape of the heads, if it is theirs."""
     return gradient.reshape(leaf.part.values.shape) if leaf.part.name == "heads" else gradient
+
+
+class _FrozenFunctions(TorchFunctionMode):
+    """Likewise holds fixed what activations do that are functions, not modules, in this thread."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        output = func(*args, **(kwargs or {}))
+        if func is torch.erf:  # of GELU written out, x (1 + erf(x / √2)) / 2, where it is a part of the factor itself
+            return output.detach()
+        return _frozen(args[0], output) if func in ACTIVATIONS and output.requires_grad else output
+
+
+def _frozen(given: Tensor, output: Tensor) -> Tensor:
+    """Return the output as the product of what was given and a constant."""
+    return given * torch.where(given == 0, 0, output / given).detach()
 
 
 def _is_norm(part: Any) -> bool:

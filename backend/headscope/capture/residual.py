@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..core.attention import Norm
 from ..models.dispatch import parameters_of
 from .closeness import ROUNDINGS, is_close, tolerance
 from .gates import Arguments
@@ -240,6 +241,19 @@ def norm_form(event: TraceEvent) -> NormForm | None:
             norm = norm_at(module, form, event.input)
             if is_close(norm.linear(event.input, norm.scale[:, None]) + norm.shift, event.output):
                 return form
+    return None
+
+
+def frozen_norm(event: TraceEvent) -> Norm | None:
+    """Return the normalisation with the statistics that it had on its input, as its output shows: its epsilon need not be known."""
+    for centred in (True, False):
+        for plus_one in (False, True):
+            norm = norm_at(event.module, NormForm(centred, plus_one, 0.0), event.input)
+            plain = norm.linear(event.input, norm.scale.new_ones(len(norm.scale), 1)).double()
+            along = ((event.output - norm.shift).double() * plain).sum(-1)
+            scale = (along / plain.square().sum(-1).clamp_min(torch.finfo(plain.dtype).tiny)).to(norm.scale.dtype)
+            if is_close(norm.linear(event.input, scale[:, None]) + norm.shift, event.output):
+                return replace(norm, scale=scale)
     return None
 
 

@@ -131,6 +131,23 @@ def bert(module: Any, ids: list[int], place: int, given: Given = None) -> tuple[
     return r, np.array(heads), np.array(mlps), step(r.read["bert.encoder.layer.0"][0][place])
 
 
+def esm(module: Any, ids: list[int], place: int) -> tuple[Recorded, Vector, Vector, Vector]:
+    """Likewise."""
+    r, config = Recorded(module, None, input_ids=ids, attention_mask=[1] * len(ids)), module.config
+    step = chain(
+        r.norm("esm.encoder.emb_layer_norm_after", place, "layer", config.layer_norm_eps),
+        lambda c: r.weight("lm_head.dense.weight") @ c,
+        gelu_gate(r.wrote["lm_head.dense"][0][place]),
+        r.norm("lm_head.layer_norm", place, "layer", config.layer_norm_eps),
+        lambda c: r.weight("lm_head.decoder.weight") @ c,
+    )
+    layers = [f"esm.encoder.layer.{i}" for i in range(config.num_hidden_layers)]
+    vectors = [r.heads(f"{one}.attention.output.dense", place, config.num_attention_heads) for one in layers]
+    heads = [[step(o) for o in one] for one in vectors]
+    mlps = [step(r.wrote[f"{one}.output.dense"][0][place]) for one in layers]
+    return r, np.array(heads), np.array(mlps), step(r.read[layers[0]][0][place])
+
+
 def t5(module: Any, ids: list[int], target: list[int], place: int, cross: bool) -> tuple[Recorded, Vector]:
     """Return the recording, and what the decoder's heads, of one kind of attention, add to all logits."""
     r, config = Recorded(module, input_ids=ids, decoder_input_ids=target), module.config

@@ -179,6 +179,7 @@ def test_of_the_class_of_an_image() -> None:
         "gpt_neox",
         "cohere2",
         "granite",
+        "olmo",
         "olmo2",
         "qwen3_5_text",
         "mixtral",
@@ -197,6 +198,21 @@ def test_sums_in_other_architectures(family: str) -> None:
     assert np.abs(e.effects).max(-1).all()
 
 
+def test_through_an_output_head_of_functions() -> None:
+    """ESM's, whose GELU is written out and whose bias is in no linear module."""
+    torch.manual_seed(0)
+    module = perturbed(build("esm").module)
+    tokens, place, token = ids(9, 1), 5, 7
+    recorded, heads, mlps, embedding = reference.esm(module, tokens, place)
+    e = headscope.effect(headscope.load(module), token_ids=tokens, target=token, position=place)
+    scale = np.abs(heads[..., token]).max()
+    np.testing.assert_allclose(e.effects, heads[..., token], rtol=1e-4, atol=1e-4 * scale)
+    np.testing.assert_allclose(e.parts["mlp"], mlps[:, token], rtol=1e-4, atol=1e-4 * scale)
+    np.testing.assert_allclose(e.parts["embedding"], embedding[token], rtol=1e-4, atol=1e-4 * scale)
+    assert e.target.value == pytest.approx(recorded.logits[place, token], rel=1e-4)
+    assert not e.target.capped
+
+
 def test_leaves_the_model_as_it_was(tiny: Model) -> None:
     """No hook stays, no gradient is kept, and gradients are on or off as before."""
     before = headscope.analyze(tiny, token_ids=TOKENS, keep_logits=True).logits
@@ -207,13 +223,20 @@ def test_leaves_the_model_as_it_was(tiny: Model) -> None:
     np.testing.assert_array_equal(before, after)
 
 
+def _shifted() -> Any:
+    """A model to whose stream something is added that is in none of its modules."""
+    module = TINY["llama"]()
+    module.model.layers[0].register_forward_hook(lambda part, args, output: output + 1.0)
+    return module
+
+
 def test_refusals(minilm: Model) -> None:
     """What has no logits, no direct path, or no such target is refused with the reason."""
     gpt2 = headscope.load(TINY["gpt2"]())
     for error, match, model, given in [
         (Unsupported, "no head that returns logits", headscope.load(BertModel(BertConfig(**SMALL))), {}),
         (Unsupported, "more than add to it", headscope.load(build("hrm_text").module), {"token_ids": ids(9, 1)}),
-        (Unsupported, "do not sum to its logits", headscope.load(build("olmo").module), {"token_ids": ids(9, 1)}),
+        (Unsupported, "do not sum to its logits", headscope.load(_shifted()), {}),
         (InvalidRequest, "below 200", gpt2, {"target": 200}),
         (InvalidRequest, "a pair", gpt2, {"target": (1, 2, 3)}),
         (InvalidRequest, "position must be below", gpt2, {"position": 6}),
