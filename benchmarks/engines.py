@@ -1,7 +1,8 @@
 """What other engines read from a model: python -m benchmarks.engines ENGINE FOLDER INPUTS OUT
 
 INPUTS are lists of token ids, as JSON. OUT becomes a .npz with `weights` [L, H, Q, K], `outputs` [L, H, Q, D], the heads' outputs before the output projection, and
-`logits` [Q, V] if the model has a language head, each with the number of the input. The exit status is 3, with a sentence, for a model that the engine does not read.
+`logits` [Q, V] if the model has a language head, and from TransformerLens's own decoders `contributions` [L, H],
+each with the number of the input. The exit status is 3, with a sentence, for a model that the engine does not read.
 
 TransformerLens's own classes compute the forward pass by code of their own; its bridge, nnsight and interp-engine read the modules of transformers, under its eager
 attention.
@@ -28,11 +29,15 @@ DECODERS = ("gpt2", "llama")
 
 
 class Reading(NamedTuple):
-    """What an engine read of one input, in float32: weights [L, H, Q, K], outputs [L, H, Q, D], and logits [Q, V] or None."""
+    """What an engine read of one input, in float32: weights [L, H, Q, K], outputs [L, H, Q, D], and logits [Q, V] or None.
+
+    contributions [L, H] are what every head adds to the largest logit of the last token on the direct path, if the engine tells.
+    """
 
     weights: Tensor
     outputs: Tensor
     logits: Tensor | None
+    contributions: Tensor | None = None
 
 
 class Unread(Exception):
@@ -66,7 +71,7 @@ def transformer_lens(folder: Path, inputs: list[Tensor]) -> list[Reading]:
             model.load_and_process_state_dict(
                 state, fold_ln=False, center_writing_weights=False, center_unembed=False, fold_value_biases=False
             )
-    return [_cached(model, ids, settings.n_layers, config) for ids in inputs]
+    return [_cached(model, ids, settings.n_layers, config, decomposed=not bert) for ids in inputs]
 
 
 def bridge(folder: Path, inputs: list[Tensor]) -> list[Reading]:
@@ -81,12 +86,17 @@ def bridge(folder: Path, inputs: list[Tensor]) -> list[Reading]:
     return [_cached(model, ids, config.num_hidden_layers, config) for ids in inputs]
 
 
-def _cached(model: Any, ids: Tensor, layers: int, config: Any) -> Reading:
+def _cached(model: Any, ids: Tensor, layers: int, config: Any, decomposed: bool = False) -> Reading:
     logits, cache = model.run_with_cache(ids)
     blocks = range(layers)
     weights = torch.stack([cache[f"blocks.{block}.attn.hook_pattern"][0] for block in blocks])
     outputs = torch.stack([cache[f"blocks.{block}.attn.hook_z"][0] for block in blocks])  # [L, Q, H, D]
-    return Reading(weights, outputs.transpose(1, 2), logits[0] if _has_head(config) else None)
+    contributions = None
+    if decomposed:
+        heads = cache.stack_head_results(pos_slice=-1)  # [L H, 1, d]
+        normed = cache.apply_ln_to_stack(heads, pos_slice=-1)[:, 0] * model.ln_final.w
+        contributions = (normed @ model.W_U[:, logits[0, -1].argmax()]).reshape(layers, -1)
+    return Reading(weights, outputs.transpose(1, 2), logits[0] if _has_head(config) else None, contributions)
 
 
 def nnsight(folder: Path, inputs: list[Tensor]) -> list[Reading]:

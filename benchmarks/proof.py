@@ -1,7 +1,8 @@
 """Headscope beside engines that others wrote, on trained weights: python -m benchmarks.proof [MODEL ...]
 
 For every model and engine: the largest difference of an attention weight, of an entry of a head's output before the output projection (relative to the largest of its
-layer), and of a logit (relative to the largest), over a few texts, in float32. A MODEL is a folder or the name of a model on the hub; by default all models that come
+layer), of a logit, and of a head's direct contribution to one (relative to the largest), over a few
+texts, in float32. A MODEL is a folder or the name of a model on the hub; by default all models that come
 without a hub. Rows are kept in docs/measured/proof.json, from which the table of the docs is made; `make proof` installs the engines.
 """
 
@@ -137,7 +138,10 @@ def _read(model: Model, ids: list[int]) -> Reading:
         return torch.stack([heads[place] for place in sorted(heads)]).unflatten(0, (layers, -1))
 
     logits = output.logits[0] if "logits" in output else None
-    return Reading(stack(weights), stack(outputs), logits)
+    contributions = None
+    if model.facts.kind == "decoder" and logits is not None:
+        contributions = torch.from_numpy(headscope.effect(model, token_ids=ids).effects)
+    return Reading(stack(weights), stack(outputs), logits, contributions)
 
 
 def _ask(engine: str, folder: Path, inputs: list[list[int]]) -> list[Reading]:
@@ -169,6 +173,10 @@ def _difference(ours: Reading, theirs: Reading) -> dict[str, float]:
     found = {"weights": (ours.weights - theirs.weights).abs().max(), "outputs": outputs.max()}
     if ours.logits is not None and theirs.logits is not None:
         found["logits"] = (ours.logits - theirs.logits).abs().max() / theirs.logits.abs().max()
+    if ours.contributions is not None and theirs.contributions is not None:
+        found["contributions"] = (
+            ours.contributions - theirs.contributions
+        ).abs().max() / theirs.contributions.abs().max()
     return {name: float(value) for name, value in found.items()}
 
 

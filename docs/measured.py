@@ -14,7 +14,12 @@ TWINS = Path(__file__).resolve().parents[1] / "models" / "twins"
 BROKEN = ("lost", "duplicate", "wrong", "errors")
 RETRIES = ("refused", "resent", "again")
 # Fields of proof.json, and their titles.
-PROVED = {"weights": "weights", "outputs": "head outputs, relative", "logits": "logits, relative"}
+PROVED = {
+    "weights": "weights",
+    "outputs": "head outputs, relative",
+    "logits": "logits, relative",
+    "contributions": "contributions, relative",
+}
 
 
 def read(name: str) -> dict[str, Any]:

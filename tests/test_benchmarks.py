@@ -56,4 +56,5 @@ def test_what_other_engines_read_is_equal() -> None:
     assert len({row["model"] for row in rows}) >= 6
     assert len({row["engine"].split()[0] for row in rows}) >= 3
     assert max(row["weights"] for row in rows) <= 1e-5
-    assert max(max(row["outputs"], row.get("logits", 0)) for row in rows) <= 1e-4
+    assert max(max(row["outputs"], row.get("logits", 0), row.get("contributions", 0)) for row in rows) <= 1e-4
+    assert {row["model"] for row in rows if "contributions" in row} >= {"smollm2", "twin-gpt-softmax"}
