@@ -66,7 +66,8 @@ class EffectRequest(BaseModel):
                 else "Name heads once: beside the method, or among its parameters.",
                 pointer="/heads",
             )
-        if self.method.name == "patching" and self.against is None:
+        directions = {getattr(self.method, name, None) for name in ("direction", "of")}
+        if directions & {"denoise", "noise"} and self.against is None:
             raise InvalidRequest("Patching compares two texts. Give the other one as against.", pointer="/against")
         return self
 

@@ -38,6 +38,15 @@ def test_heads_are_named_once() -> None:
             EffectRequest(method=method, heads=["9.6"])
 
 
+def test_another_text_is_asked_for() -> None:
+    """Where two texts are compared, and there only."""
+    for method in ("patching", "attribution-patching", {"name": "attribution-patching", "of": "noise"}):
+        with pytest.raises(InvalidRequest, match="Give the other one"):
+            EffectRequest(method=method)
+        EffectRequest(method=method, against="A text.")
+    EffectRequest(method={"name": "attribution-patching", "of": "mean"})
+
+
 def test_an_id_depends_on_what_is_asked() -> None:
     """Not on whether a default is written out."""
     same = [{}, {"method": "contribution"}, {"method": {"name": "contribution", "sources": False}}, {"predictions": 5}]
