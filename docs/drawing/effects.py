@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from .shapes import grid
 TEXT = "The keys to the cabinet"
 OTHER = "The key to the cabinet"
 TARGET = (" were", " was")
+SHARE = "share of the difference"
 
 
 def draw_contribution() -> Figure:
@@ -39,6 +41,17 @@ def draw_contribution() -> Figure:
     return figure
 
 
+def side_by_side(figure: Figure, places: Sequence[int], grids: Mapping[str, Any], unit: str) -> Figure:
+    """Draw grids [L, H] beside each other, each below its words, with one scale."""
+    largest = max(float(np.abs(values).max()) for values in grids.values())
+    for x, (words, values) in zip(places, grids.items(), strict=True):
+        figure.text(x, 14, words, bold=True)
+        grid(figure, x, 38, values, largest, 22)
+    figure.text(30, 188, f"{unit}; layers down, heads across", size=11, colour="muted")
+    figure.legend(30, 208, largest, signed=True)
+    return figure
+
+
 def draw_ablation() -> Figure:
     """What every head writes for the plural, and how much of it is lost without the head, in two ways."""
     model = headscope.load("twin-gpt-softmax")
@@ -48,14 +61,8 @@ def draw_ablation() -> Figure:
         "without it: mean": {"name": "ablation", "how": "mean"},
     }
     grids = {words: headscope.effect(model, TEXT, target=TARGET, method=one).effects for words, one in methods.items()}
-    largest = max(float(np.abs(values).max()) for values in grids.values())
     figure = Figure(760, 240, f"Contributions and ablation for “{TARGET[0]}” over “{TARGET[1]}” after “{TEXT}”")
-    for x, (words, values) in zip((30, 280, 530), grids.items(), strict=True):
-        figure.text(x, 14, words, bold=True)
-        grid(figure, x, 38, values, largest, 22)
-    figure.text(30, 188, "logits; layers down, heads across", size=11, colour="muted")
-    figure.legend(30, 208, largest, signed=True)
-    return figure
+    return side_by_side(figure, (30, 280, 530), grids, "logits")
 
 
 def draw_patching() -> Figure:
@@ -67,13 +74,7 @@ def draw_patching() -> Figure:
         one: headscope.effect(model, TEXT, against=OTHER, target=TARGET, method={"name": "patching", "direction": one})
         for one in words
     }
-    largest = max(float(np.abs(e.shares).max()) for e in found.values())
-    for x, (direction, e) in zip((30, 330), found.items(), strict=True):
-        figure.text(x, 14, f"{direction}: {words[direction]}", bold=True)
-        grid(figure, x, 38, e.shares, largest, 22)
-    figure.text(30, 188, "share of the difference; layers down, heads across", size=11, colour="muted")
-    figure.legend(30, 208, largest, signed=True)
-    return figure
+    return side_by_side(figure, (30, 330), {f"{one}: {words[one]}": e.shares for one, e in found.items()}, SHARE)
 
 
 def draw_attribution_patching() -> Figure:
@@ -82,13 +83,7 @@ def draw_attribution_patching() -> Figure:
     words = {"patching": "exact", "attribution-patching": "estimated"}
     figure = Figure(760, 240, f"Patching from “{TEXT}” into “{OTHER}”, exact and estimated")
     found = {one: headscope.effect(model, TEXT, against=OTHER, target=TARGET, method=one) for one in words}
-    largest = max(float(np.abs(e.shares).max()) for e in found.values())
-    for x, (method, e) in zip((30, 330), found.items(), strict=True):
-        figure.text(x, 14, words[method], bold=True)
-        grid(figure, x, 38, e.shares, largest, 22)
-    figure.text(30, 188, "share of the difference; layers down, heads across", size=11, colour="muted")
-    figure.legend(30, 208, largest, signed=True)
-    return figure
+    return side_by_side(figure, (30, 330), {words[one]: e.shares for one, e in found.items()}, SHARE)
 
 
 PICTURES: dict[str, Callable[[], Figure]] = {

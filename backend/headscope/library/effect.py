@@ -40,7 +40,7 @@ def effect(
     model or a decoder, and the mask token of a masked one. `method` is "contribution", what a head writes on the direct path, whose parameter `sources`
     splits that by token; or "ablation", by how much the target falls without the head, whose parameter `how` is "mean" or "zero"; or
     "patching", how much of the target's difference to another text the head carries, whose parameter `direction` is "denoise" or "noise"; or
-    "attribution-patching", an estimate of one of these from a gradient, whose parameter `of` says of which. `against` is that
+    "attribution-patching", an estimate of one of these from a gradient, whose parameter `of` names the effect. `against` is the other
     text, or its token ids, with as many tokens. `kind` chooses the heads of an encoder-decoder, those of its decoder by default; other arguments are those
     of `analyze`. `predictions` is the number of most likely tokens to return.
 

@@ -1,4 +1,4 @@
-"""What a request for an effect says, and what of an effect it changes."""
+"""Requests for effects: their ids, what they refuse, and the document of a result."""
 
 from __future__ import annotations
 
