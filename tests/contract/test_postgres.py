@@ -142,6 +142,18 @@ def test_a_transaction_that_stands_still_blocks_others_for_seconds_only(
     assert status(database) == "running"
 
 
+def test_a_lock_is_not_silence(url: str, database: JobDatabase) -> None:
+    """A change that waits too long for a lock fails; the server has answered, so a new connection works at once."""
+    accept(database, 0)
+    with psycopg.connect(url) as holder:
+        holder.execute("SELECT FROM jobs FOR UPDATE")
+        with pytest.raises(DatabaseUnavailable):
+            database.cancel(IDS[0])
+        database.close()
+        assert status(database) == "queued"
+    assert database.cancel(IDS[0])
+
+
 def attempt(call: Callable[[], object]) -> bool:
     """Return whether a call succeeds."""
     try:

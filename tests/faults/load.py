@@ -74,10 +74,11 @@ def reference(server: Server, bodies: Sequence[Body]) -> dict[str, str]:
 
 
 def forget(server: Server, ids: Collection[str]) -> None:
-    """Delete these analyses."""
+    """Delete these analyses and studies; cancel those that have not ended."""
     for id_ in ids:
         for of in ("analyses", "studies"):
-            assert server.client.delete(f"{API}/{of}/{id_}").status_code in (204, 404)
+            answer = server.client.delete(f"{API}/{of}/{id_}")
+            assert answer.status_code in (202, 204, 404), answer.text
 
 
 @dataclass

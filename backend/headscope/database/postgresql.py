@@ -21,6 +21,8 @@ IDLE_SECONDS = 0.1
 PAUSE_SECONDS = 0.5
 # For the server: it ends a transaction whose client stands still, and so releases its locks.
 OPTIONS = "-c idle_in_transaction_session_timeout=10s"
+# A statement waits for a lock for this part of the time at most: a server that answers so is not a silent one, which no request would ask for a while.
+LOCK_SHARE = 0.8
 # For the network: a machine that is gone is noticed, in s (the last one in ms).
 KEEPALIVE: dict[str, Any] = {
     "keepalives_idle": 10,
@@ -29,8 +31,8 @@ KEEPALIVE: dict[str, Any] = {
     "tcp_user_timeout": 10_000,
 }
 DISK_FULL = "53100"
-# Errors that another attempt may not meet: connection, resources, operator intervention, read-only, idle, rolled back, tables not created yet, password.
-AWAY = ("08", "53", "57", "25006", "25P03", "40", "42P01", "28", "3D")
+# Errors that another attempt may not meet: connection, resources, operator intervention, read-only, idle, rolled back, locked, tables not created yet, password.
+AWAY = ("08", "53", "57", "25006", "25P03", "40", "55P03", "42P01", "28", "3D")
 
 
 def engine(url: str, seconds: float) -> sa.Engine:
@@ -78,9 +80,10 @@ class _Address:
         """Open a connection. Raises psycopg.OperationalError."""
         if time.monotonic() < self.paused_until:
             raise psycopg.OperationalError("the server was silent a moment ago")
+        options = f"{OPTIONS} -c lock_timeout={round(1000 * LOCK_SHARE * self.seconds)}"
         try:
             connection = _ImpatientConnection.connect(
-                self._url, connect_timeout=max(2, round(self.seconds)), options=OPTIONS, **KEEPALIVE
+                self._url, connect_timeout=max(2, round(self.seconds)), options=options, **KEEPALIVE
             )
         except psycopg.errors.ConnectionTimeout:
             self.pause()
