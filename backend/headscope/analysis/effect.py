@@ -22,8 +22,9 @@ from ..effects.patching import PatchingParams, with_heads_of
 from ..errors import InvalidRequest, NonFinite, Unsupported
 from ..models.loading import Model
 from ..models.tokens import Encoded
-from .effect_request import EffectRequest, Output
-from .predictions import Predictions, texts_of, top_predictions, writes_tokens
+from .effect_request import EffectRequest
+from .predictions import Predictions, texts_of, top_predictions
+from .target import Target, find_output, find_position, target_value
 
 # Called with the fraction that is done; may raise to stop.
 Step = Callable[[float], None]
@@ -34,26 +35,6 @@ NOT_THE_SUM = (
     "The parts of this model that Headscope knows do not sum to its logits: something else is added to its residual stream, "
     "or the way from there to the logits is not linear. So contributions cannot be computed."
 )
-
-
-@dataclass(frozen=True)
-class Target:
-    """What an effect is about: one logit, or the difference of two, at one position.
-
-    ids, texts  of the token or class, and of the one whose logit is subtracted, if there is one
-    position    of the token at which the model predicts, counted from 0; None for a class of the whole input
-    value       the logit or the difference, in logits, before the cap if the model caps its logits (`capped`)
-    """
-
-    ids: tuple[int, ...]
-    texts: tuple[str, ...]
-    position: int | None
-    value: float
-    capped: bool = False
-
-    def __str__(self) -> str:
-        name = " - ".join(map(repr, self.texts))
-        return name if self.position is None else f"{name} at token {self.position}"
 
 
 @dataclass(frozen=True)
@@ -169,7 +150,10 @@ def compute(
     for need in declared.needs:
         if need in missing:
             raise Unsupported(missing[need], pointer="/model")
-    ids, position = [_id(model, one) for one in request.outputs], _position(model, encoded, request.position)
+    ids, position = (
+        [find_output(model, one) for one in request.outputs],
+        find_position(model, encoded, request.position),
+    )
     judged = _Judged(model, encoded, sites, of, ids, position, other, step)
     with model.lock, model.using(dtype):
         found = COMPUTE[declared.name](judged, request.params)
@@ -239,58 +223,6 @@ def _kind(sites: AttentionSites, kind: Kind) -> Kind:
     if "decoder" in kinds and kind == "self":
         return "decoder"
     return sites.of(kind)[0].kind
-
-
-def _id(model: Model, output: Output) -> int:
-    tokens = writes_tokens(model)
-    if isinstance(output, str):
-        return _token(model, output) if tokens else _class(model, output)
-    one, count = output, model.vocabulary if tokens else int(model.module.config.num_labels)
-    if not isinstance(one, int) or not 0 <= one < count:
-        raise InvalidRequest(f"The target must be a text, or a number below {count}.", pointer="/target")
-    return one
-
-
-def _token(model: Model, text: str) -> int:
-    tokenizer = model.target_tokenizer or model.tokenizer
-    if tokenizer is None:
-        raise Unsupported(model.no_tokenizer, pointer="/model")
-    known = tokenizer.token_to_id(text)
-    ids = [known] if known is not None else tokenizer.encode(text, add_special_tokens=False).ids
-    if len(ids) != 1:
-        raise InvalidRequest(
-            f"The target has {len(ids)} tokens in this model. Give a text of one token, with its leading space if it has one, or the number of a token.",
-            pointer="/target",
-        )
-    return int(ids[0])
-
-
-def _class(model: Model, name: str) -> int:
-    named = {str(label): int(one) for one, label in (model.module.config.id2label or {}).items()}
-    if name not in named:
-        raise InvalidRequest("This model has no class of that name. Give its number.", pointer="/target")
-    return named[name]
-
-
-def _position(model: Model, encoded: Encoded, position: int | None) -> int | None:
-    """Return the place of the token at which the model predicts."""
-    if not writes_tokens(model):
-        if position is not None:
-            raise InvalidRequest("This model classifies whole inputs. Omit position.", pointer="/position")
-        return None
-    tokens = encoded.target or encoded.tokens
-    count = 1 if model.facts.kind == "encoder-decoder" and not encoded.target else len(tokens)
-    if position is None and model.facts.kind == "encoder":
-        masked = [place for place, token in enumerate(tokens) if model.mask is not None and token.text == model.mask]
-        if len(masked) != 1:
-            raise InvalidRequest(
-                "Give the position at which the model predicts, or a text with one mask token.", pointer="/position"
-            )
-        return masked[0]
-    place = count - 1 if position is None else position + count if position < 0 else position
-    if not 0 <= place < count:
-        raise InvalidRequest(f"The input has {count} tokens: position must be below that.", pointer="/position")
-    return place
 
 
 def _contribution(judged: _Judged, params: ContributionParams) -> _Found:
@@ -368,23 +300,21 @@ def _estimated(judged: _Judged, replacement: Callable[[int, Tensor], Tensor], si
     effects = sign * torch.stack(rows).cpu().numpy()
     if not np.isfinite(effects).all():
         raise NonFinite(NOT_FINITE)
-    return _Found(found.ids, _difference(found.logits, found.ids), found.logits, effects.astype(np.float32))
+    return _Found(found.ids, target_value(found.logits, found.ids), found.logits, effects.astype(np.float32))
 
 
 def _between_texts(
     judged: _Judged, direction: Literal["denoise", "noise"], compute: Callable[[_Judged, list[Tensor], int], _Found]
 ) -> _Found:
     """Return what `compute` finds in the text that is changed, given what the heads write in the one that is not, and the sign of an effect."""
-    other = judged.other
-    if other is None:
-        raise InvalidRequest("Patching compares two texts. Give the other one as against.", pointer="/against")
+    other = required(judged.other)
     _check_aligned(judged.encoded, other)
     denoise = direction == "denoise"
     source, changed = (judged, replace(judged, encoded=other)) if denoise else (replace(judged, encoded=other), judged)
     outputs = outputs_of_heads(source.model, source.encoded, source.sites, source.kind, source.position)
     ids = judged.ids or ([int(outputs.logits.argmax())] if denoise else [])
     found = compute(replace(changed, ids=ids), outputs.written, 1 if denoise else -1)
-    far = _difference(outputs.logits, found.ids)
+    far = target_value(outputs.logits, found.ids)
     own, base = (far, found.value) if denoise else (found.value, far)
     return replace(found, value=own, logits=outputs.logits if denoise else found.logits, baseline=base)
 
@@ -404,13 +334,13 @@ def _replaced(judged: _Judged, change: Any, ids: list[int], heads: Sequence[str]
     """Return `sign` times what the target gains when each head is replaced, and what it gains when the named heads are replaced together."""
     args, chosen = (judged.model, judged.encoded, judged.sites, judged.kind), _chosen(judged, heads)
     found = replaced_logits(*args, change, ids, judged.position, chosen)
-    rows, value = torch.stack(found.replaced).double().cpu(), _difference(found.logits, found.ids)  # [L, H, ids]
+    rows, value = torch.stack(found.replaced).double().cpu(), target_value(found.logits, found.ids)  # [L, H, ids]
     effects = sign * ((rows[..., 0] - rows[..., 1:].sum(-1)).numpy() - value)
     if np.isfinite(effects).sum() != (effects.size if chosen is None else sum(map(len, chosen.values()))):
         raise NonFinite(NOT_FINITE)
     together = None
     if found.together is not None:
-        joint = sign * (_difference(found.together, found.ids) - value)
+        joint = sign * (target_value(found.together, found.ids) - value)
         before, after = (_predictions(judged.model, one, PREDICTIONS) for one in (found.logits, found.together))
         together = Together(tuple(heads), joint, before, after)
     return _Found(found.ids, value, found.logits, effects.astype(np.float32), together=together)
@@ -432,12 +362,6 @@ def _chosen(judged: _Judged, heads: Sequence[str]) -> dict[int, list[int]] | Non
             )
         chosen.setdefault(numbers[layer], []).append(head)
     return chosen or None
-
-
-def _difference(logits: Tensor, ids: Sequence[int]) -> float:
-    """Return the target's value."""
-    chosen = logits[list(ids)].double().tolist()
-    return float(chosen[0] - sum(chosen[1:]))
 
 
 # Name of a method -> what computes it.

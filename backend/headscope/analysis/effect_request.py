@@ -66,8 +66,7 @@ class EffectRequest(BaseModel):
                 else "Name heads once: beside the method, or among its parameters.",
                 pointer="/heads",
             )
-        directions = {getattr(self.method, name, None) for name in ("direction", "of")}
-        if directions & {"denoise", "noise"} and self.against is None:
+        if self.method.compares_texts and self.against is None:
             raise InvalidRequest("Patching compares two texts. Give the other one as against.", pointer="/against")
         return self
 

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from ..core.declarations import Declaration
 from ..core.lazy import Tensor
-from ._heads import HeadsParams
+from ._params import HeadsParams
 
 
 class AblationParams(HeadsParams):

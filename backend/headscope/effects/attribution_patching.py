@@ -6,17 +6,22 @@ from typing import Literal
 
 from pydantic import Field
 
-from ..core.declarations import Declaration, Params
+from ..core.declarations import Declaration
 from ..core.lazy import Tensor
+from ._params import EffectParams
 
 
-class AttributionPatchingParams(Params):
+class AttributionPatchingParams(EffectParams):
     """What is estimated."""
 
     of: Literal["denoise", "noise", "mean", "zero"] = Field(
         default="denoise",
         description='The effect that is estimated: of patching in the direction "denoise" or "noise", which need another text, or of ablation by "mean" or "zero".',
     )
+
+    @property
+    def compares_texts(self) -> bool:
+        return self.of in ("denoise", "noise")
 
 
 def own_replacement(written: Tensor, mean: bool) -> Tensor:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from ..core.declarations import Declaration, Params
+from ..core.declarations import Declaration
 from ..core.lazy import Tensor, torch
+from ._params import EffectParams
 
 
-class ContributionParams(Params):
+class ContributionParams(EffectParams):
     """Whether heads are split."""
 
     sources: bool = Field(

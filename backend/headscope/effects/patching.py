@@ -9,7 +9,7 @@ from pydantic import Field
 
 from ..core.declarations import Declaration
 from ..core.lazy import Tensor
-from ._heads import HeadsParams
+from ._params import HeadsParams
 
 
 class PatchingParams(HeadsParams):
@@ -20,6 +20,10 @@ class PatchingParams(HeadsParams):
         description='"denoise" runs the other text with one output of the text itself, and shows how much of the target that restores; "noise" runs the text '
         "with one output of the other text, and shows how much that destroys.",
     )
+
+    @property
+    def compares_texts(self) -> bool:
+        return True
 
 
 def with_heads_of(written: Tensor, heads: Sequence[Sequence[int]], other: Tensor) -> Tensor:

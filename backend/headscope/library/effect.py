@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from ..analysis.effect import Effect, Target, compute, input_against
+from ..analysis.effect import Effect, compute, input_against
 from ..analysis.effect_request import EffectRequest
+from ..analysis.target import Target
 from ..models.images import pack
 from .analysis import load
 from .arguments import Method, choice, number, numbers, validating

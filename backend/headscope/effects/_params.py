@@ -1,4 +1,4 @@
-"""What methods that replace the outputs of heads have in common."""
+"""What the parameters of several methods have in common."""
 
 from __future__ import annotations
 
@@ -7,7 +7,16 @@ from pydantic import Field
 from ..core.declarations import HeadName, Params
 
 
-class HeadsParams(Params):
+class EffectParams(Params):
+    """Parameters of a method for effects."""
+
+    @property
+    def compares_texts(self) -> bool:
+        """Whether the method needs another text."""
+        return False
+
+
+class HeadsParams(EffectParams):
     """Which heads are replaced."""
 
     heads: list[HeadName] = Field(
