@@ -335,6 +335,11 @@ def test_support_by_model_and_kind(server: Server) -> None:
     for card in (bert, gpt2, t5):
         for kind in card["kinds"]:
             assert all(item["supported"] == (item["reason"] is None) for item in kind["lenses"] + kind["mechanisms"])
+    assert [card["predicts"] for card in (bert, gpt2, t5)] == [None, "next-token", "next-token"]
+    assert "no head" in reason(bert["kinds"][0], "effects", "ablation")
+    assert "through the decoder" in reason(encoder, "effects", "ablation")
+    for kind in (decoder, cross, gpt2["kinds"][0]):
+        assert all(item["supported"] for item in kind["effects"])
     away = server.get("/models/t5-small").json()
     assert (away["kinds"], {item["supported"] for item in away["lenses"]}) == ([], {False})
 

@@ -15,7 +15,7 @@ from headscope.core.attention import Kind
 from headscope.core.declarations import CAPABILITIES
 from headscope.errors import HeadscopeError, InvalidRequest, Unsupported
 from headscope.lenses import LENSES
-from headscope.models import support
+from headscope.models import facts, support
 from headscope.models.facts import Facts
 from tests.support.models import Family, tiny_model
 
@@ -124,3 +124,44 @@ def test_images_beside_texts() -> None:
     support.check_input(replace(llama, image_text="llava"), Given(image=b""))
     with pytest.raises(InvalidRequest, match="Give a text too"):
         support.check_input(replace(llama, image_text="llava"), Given(image=b"", text=None))
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt2", "t5", "vit"])
+def test_what_a_model_predicts(tmp_path: Path, family: Family) -> None:
+    """As the configuration says, a loaded model has a head for tokens or not; the reason is about the kind of attention, too."""
+    model = headscope.load(tiny_model(tmp_path / family, family))
+    expected = {"gpt2": "next-token", "t5": "next-token"}.get(family)
+    assert model.facts.predicts == expected
+    assert (model.module.get_output_embeddings() is not None) == (expected is not None)
+    silent = {kind: support.explain_silence(model.facts, kind) for kind in model.facts.kinds}  # type: ignore[arg-type]
+    assert silent == {
+        "gpt2": {"self": None},
+        "t5": {"encoder": support.BEFORE_DECODER, "decoder": None, "cross": None},
+    }.get(family, {"self": support.NO_HEAD})
+
+
+def test_what_the_classes_of_transformers_predict() -> None:
+    """Masked tokens in the place of an encoder's, the next token after a decoder's, one class for a whole input."""
+    for name, kind, expected in (
+        ("BertForMaskedLM", "encoder", "masked-token"),
+        ("BertForPreTraining", "encoder", "masked-token"),
+        ("XLMWithLMHeadModel", "encoder", "masked-token"),
+        ("ElectraForPreTraining", "encoder", None),
+        ("BertForSequenceClassification", "encoder", "class"),
+        ("BertForQuestionAnswering", "encoder", None),
+        ("ViTForImageClassification", "vision", "class"),
+        ("ViTForMaskedImageModeling", "vision", None),
+        ("LlamaForCausalLM", "decoder", "next-token"),
+        ("MarianMTModel", "encoder-decoder", "next-token"),
+        ("MarianModel", "encoder-decoder", None),
+    ):
+        family = {"encoder": "bert", "vision": "vit", "decoder": "llama", "encoder-decoder": "marian"}[kind]
+        shape = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 8, "patch_size": 4}
+        config = {
+            **shape,
+            "model_type": family,
+            "architectures": [name],
+            "is_encoder_decoder": kind == "encoder-decoder",
+        }
+        found = facts.read(config)
+        assert (found.kind, found.predicts) == (kind, expected), name

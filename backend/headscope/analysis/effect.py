@@ -21,6 +21,7 @@ from ..effects.contribution import ContributionParams, contribution, contributio
 from ..effects.patching import PatchingParams, with_heads_of
 from ..errors import InvalidRequest, NonFinite, Unsupported
 from ..models.loading import Model
+from ..models.support import BEFORE_DECODER
 from ..models.tokens import Encoded
 from .effect_request import EffectRequest
 from .predictions import Predictions, texts_of, top_predictions
@@ -219,7 +220,7 @@ def _kind(sites: AttentionSites, kind: Kind) -> Kind:
     """Return the kind of attention that is meant: only a decoder's heads have a direct path to the logits of an encoder-decoder."""
     kinds = {site.kind for site in sites.all}
     if "decoder" in kinds and kind == "encoder":
-        raise Unsupported("The heads of an encoder reach the logits through the decoder only.", pointer="/kind")
+        raise Unsupported(BEFORE_DECODER, pointer="/kind")
     if "decoder" in kinds and kind == "self":
         return "decoder"
     return sites.of(kind)[0].kind

@@ -190,6 +190,7 @@ class Catalog:
             "mechanism": trained_mechanism.SOFTMAX,
             "quantisation": None,
             "quantised_by": None,
+            "predicts": None,
             "images": False,
             "chats": False,
             "siblings": self._siblings(name),
@@ -197,7 +198,7 @@ class Catalog:
         try:
             known = self.facts(located)
             card |= (
-                {key: getattr(known, key) for key in (*CARD, "mechanism", "quantisation", "quantised_by")}
+                {key: getattr(known, key) for key in (*CARD, "mechanism", "quantisation", "quantised_by", "predicts")}
                 if known
                 else {}
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from ..core.attention import Kind, ModelKind
 from ..errors import UnsafeModel, Unsupported
@@ -68,9 +68,21 @@ PAIRED = {"clip", "metaclip_2", "siglip"}
 # Upper limits that no model reaches: building a damaged or hostile configuration could block the worker for minutes.
 MOST = {LAYERS: 1_000, HEADS: 4_096, WIDTH: 1_000_000, POSITIONS: 1_000_000_000, VOCABULARY: 10_000_000}
 MOST_SIDE = 16_384  # pixels
+Predicts = Literal["next-token", "masked-token", "class"]
 QUANTISATION = re.compile(r"\w{1,10}(, \w{1,10}){0,15}")
 # Ways of quantisation that are loaded from files -> the Python package that computes with them. Others are not: some fetch code from the hub.
 QUANTISERS = {"bitsandbytes": "bitsandbytes", "torchao": "torchao"}
+# What a model predicts, by how the name of its class ends: the first of these that fits.
+PREDICTS = (
+    ("class", re.compile(r"For(Sequence|Image)Classification(WithTeacher)?$")),
+    (
+        "token",
+        re.compile(
+            r"(For(Causal|Masked|Prefix)?LM|LMHead(Model)?|DoubleHeadsModel|ForConditionalGeneration|MTModel|EncoderDecoderModel|GenerationDecoder"
+            r"|(?<!Electra)(?<!Splinter)ForPreTraining)$"
+        ),
+    ),
+)
 QUANTISED = (
     f"The files of this model are quantised in another way than those that Headscope loads ({', '.join(QUANTISERS)}). "
     "Load it with transformers and pass it in memory, or use the model before quantisation."
@@ -113,7 +125,8 @@ class Facts:
     `towers` holds the same for every kind of attention: "self", or "encoder", "decoder" and "cross"; the other fields are those of the first.
     `mechanism` is the name and parameters of the mechanism that it was trained with. `quantisation` has the types, such as "Q4_1, Q8_0", from which the weights
     were dequantised; None if they never were quantised. `quantised_by` is the package that computes with weights that are quantised. `image_text` is the family of a
-    model that reads an image and a text, of which `family` is the part that reads the text; empty for other models.
+    model that reads an image and a text, of which `family` is the part that reads the text; empty for other models. `predicts` is None for a model that has no
+    head, and for one whose files are not there yet.
     """
 
     family: str
@@ -128,6 +141,7 @@ class Facts:
     quantisation: str | None = None
     quantised_by: str | None = None
     image_text: str = ""
+    predicts: Predicts | None = None
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -155,7 +169,23 @@ def read(config: Mapping[str, Any]) -> Facts:
     reads_both = found.kind in ("encoder", "decoder") and any(isinstance(part, Mapping) for part in parts)
     image_text = config["model_type"] if reads_both else ""
     dequantised = _read_quantisation(config)
-    return replace(found, mechanism=mechanism, quantisation=dequantised, quantised_by=quantiser, image_text=image_text)
+    predicts = _predicts(config.get("architectures") or [], found.kind)
+    return replace(
+        found,
+        mechanism=mechanism,
+        quantisation=dequantised,
+        quantised_by=quantiser,
+        image_text=image_text,
+        predicts=predicts,
+    )
+
+
+def _predicts(architectures: list[Any], kind: ModelKind) -> Predicts | None:
+    """Return what a model of one of these classes predicts."""
+    of = next((of for of, names in PREDICTS for name in architectures if names.search(str(name))), None)
+    if of == "class":
+        return "class"
+    return None if of is None or kind == "vision" else "masked-token" if kind == "encoder" else "next-token"
 
 
 def _read_quantisation(config: Mapping[str, Any]) -> str | None:

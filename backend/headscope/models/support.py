@@ -31,6 +31,11 @@ CAUSAL = {
 IMAGE = {"padding": "An image always has the same size, so there is nothing to pad."}
 NOT_CAUSAL = {"causal": "Every token of this model attends to all others."}
 
+# Why heads have no effect on a prediction.
+NO_HEAD = "This model has no head that predicts tokens, or classes of whole inputs."
+BEFORE_DECODER = "The heads of an encoder reach the logits through the decoder only."
+NOT_SOFTMAX = "Effects are computed with softmax, and this model was trained with another mechanism."
+
 # Encoder-decoders whose encoder takes audio: their text is the decoder's.
 LISTENING = frozenset({"whisper"})
 # What becomes of an image beside a text in the table, if nothing is wrong.
@@ -71,6 +76,13 @@ def find_missing(facts: Facts, kind: Kind) -> dict[str, str]:
     causal = facts.kind == "decoder" or kind == "decoder"
     found = {**known, **by_mask(cross=kind == "cross", causal=causal), **(IMAGE if facts.kind == "vision" else {})}
     return {need: reason for need, reason in found.items() if need in CAPABILITIES}
+
+
+def explain_silence(facts: Facts, kind: Kind) -> str | None:
+    """Return why heads of a kind have no effect on a prediction of a model whose files are there; None if they may have one."""
+    if facts.predicts is None:
+        return NO_HEAD
+    return BEFORE_DECODER if kind == "encoder" else None if facts.mechanism["name"] == "softmax" else NOT_SOFTMAX
 
 
 def check_trained(facts: Facts) -> None:

@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse
 from ...analysis.request import explain_missing
 from ...core.attention import Kind
 from ...core.declarations import Declaration
+from ...effects import EFFECTS
 from ...errors import Forbidden, ModelUnavailable, QueueFull, Unknown
 from ...lenses import LENSES
 from ...measures import MEASURES
@@ -95,7 +96,7 @@ def _describe(service: Service, visitor: Visitor, model: str) -> ModelDetail:
     card = _card(service, visitor, model)
     located = service.catalog.locate(model, pointer=None)
     facts = service.catalog.facts(located) if card["available"] else None
-    kinds = [_describe_kind(facts, kind) for kind in KINDS if kind in facts.kinds] if facts else []
+    kinds = [_describe_kind(facts, kind, located.local) for kind in KINDS if kind in facts.kinds] if facts else []
     methods = (
         {name: getattr(kinds[0], name) for name in METHODS}
         if kinds
@@ -112,8 +113,9 @@ def _card(service: Service, visitor: Visitor, name: str) -> dict[str, Any]:
     return {**card, "removable": card["removable"] and visitor.everything}
 
 
-def _describe_kind(facts: Facts, kind: Kind) -> KindDetail:
+def _describe_kind(facts: Facts, kind: Kind, local: bool) -> KindDetail:
     tower, missing = facts.tower(kind), support.find_missing(facts, kind)
+    silent = support.explain_silence(facts, kind) if local else None
     return KindDetail(
         kind=kind,
         layers=tower.layers,
@@ -121,6 +123,7 @@ def _describe_kind(facts: Facts, kind: Kind) -> KindDetail:
         head_width=tower.head_width,
         max_tokens=tower.max_tokens,
         **{name: _check_support(known, missing, None) for name, known in METHODS.items()},
+        effects=_check_support(EFFECTS, missing, silent),
     )
 
 

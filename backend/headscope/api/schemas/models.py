@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from ...core.attention import Kind, ModelKind
+from ...models.facts import Predicts
 from .common import MechanismSchema, Problem, Status, Strict
 
 
@@ -56,11 +57,15 @@ class ModelCard(Strict):
         description="The package that computes with its quantised weights, such as bitsandbytes; null if they are not quantised."
     )
     images: bool = Field(description="Whether it reads an image beside a text.")
+    predicts: Predicts | None = Field(
+        description="What its logits are about: the next token, the token in the place of another, or a class of the whole input; "
+        "null if it has no head for any of these, and until the model is on the server."
+    )
     siblings: list[str]
 
 
 class KindDetail(Strict):
-    """One kind of attention of a model: its dimensions and the methods it supports."""
+    """One kind of attention of a model: its dimensions and the methods it supports. Effects of a model that is not on the server count as supported."""
 
     kind: Kind
     layers: int
@@ -70,6 +75,7 @@ class KindDetail(Strict):
     lenses: list[Support]
     mechanisms: list[Support]
     measures: list[Support]
+    effects: list[Support]
 
 
 class AddModel(Strict):
