@@ -72,7 +72,11 @@ class Settings(BaseSettings):
     quota_bytes: int = Field(
         default=20 * GIB, ge=0, description="Disk space for stored results; the least recently used are evicted."
     )
-    job_bytes: int = Field(default=4 * GIB, ge=0, description="Most memory, and most disk space, of one analysis.")
+    job_bytes: int = Field(
+        default=4 * GIB,
+        ge=0,
+        description="Most memory, and most disk space, of one analysis, and most memory of one effect.",
+    )
     keep: Keep = Field(
         default="smaller",
         description="What results keep of the map of a head: the map, factors from which any part of it is computed, or the smaller of the two.",

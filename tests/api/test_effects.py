@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -175,6 +177,21 @@ def test_cancelled_and_deleted(server: Server) -> None:
     assert server.client.get(done).json()["code"] == "unknown-analysis"
     assert analysed(server, "The cat sat on the mat because it was tired. " * 8, model="slow") == slow
     assert server.client.get(done).json()["code"] == "unknown-effect"
+
+
+def test_an_effect_that_does_not_fit(new_server: Callable[..., Server]) -> None:
+    """It is refused before it is queued, and the number of tokens that it names does fit; a method that keeps less is accepted."""
+    server = new_server(job_bytes=20_000)
+    id_ = analysed(server)
+    answer = server.post({}, f"/analyses/{id_}/effects")
+    problem = answer.json()
+    assert (answer.status_code, problem["code"], problem["limit"]) == (422, "attention-budget-exceeded", 20_000)
+    assert problem["actual"] > problem["limit"]
+    fitting = int(re.findall(r"at most (\d+) tokens", problem["detail"])[0])
+    for tokens, status in ((fitting, 200), (fitting + 1, 422)):
+        shorter = analysed(server, max_tokens=tokens)
+        assert server.post({}, f"/analyses/{shorter}/effects", headers=WAIT).status_code == status
+    assert computed(server, id_, method="ablation")["status"] == "done"
 
 
 def test_a_corrupt_effect_is_computed_again(server: Server) -> None:

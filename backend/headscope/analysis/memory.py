@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 from math import inf, prod
 
 from ..core.attention import BLOCK_BYTES
+from ..effects.base import EffectMethod
 from ..errors import BudgetExceeded, Unknown
 from ..lenses import LENSES
 from ..measures import MEASURES
 from ..mechanisms import MECHANISMS
+from ..models.facts import Tower
 from ..settings import Keep
 from .request import AnalysisRequest
 
@@ -21,6 +23,8 @@ BLOCKS = 6
 # Rows that are read at once at least, and multiples of a head's factors in memory while it is read by rows: in float64, and what solves causal rows.
 ROWS = 48
 ROW_FLOATS = 12
+# Maps of all heads of a layer that are in memory at once while an effect is computed.
+EFFECT_MAPS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +169,23 @@ def check(planned: MemoryPlan, limit: int) -> MemoryPlan:
         limit=limit,
         actual=actual,
     )
+
+
+def check_effect(method: EffectMethod, tower: Tower, queries: int, keys: int, limit: int) -> None:
+    """Raise BudgetExceeded, with the number of tokens that would fit, if the effects of all heads of a tower need more than `limit` bytes."""
+
+    def needed(most: int) -> int:
+        stream = method.activations * tower.layers * tower.head_width * min(queries, most)
+        return tower.heads * FLOAT * (stream + EFFECT_MAPS * min(queries, most) * min(keys, most))
+
+    longest = max(queries, keys)
+    if (actual := needed(longest)) > limit:
+        fitting = bisect_right(range(longest), limit, key=needed) - 1
+        raise BudgetExceeded(
+            f"{method.title} for {longest} tokens needs about {size(actual)}; one job may take {size(limit)}. Analyse at most {fitting} tokens, or choose another method.",
+            limit=limit,
+            actual=actual,
+        )
 
 
 def check_kept(planned: MemoryPlan, kept: int) -> None:

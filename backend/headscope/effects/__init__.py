@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ..core.declarations import Declaration
 from .ablation import ABLATION
 from .attribution_patching import ATTRIBUTION_PATCHING
+from .base import EffectMethod
 from .contribution import CONTRIBUTION
 from .patching import PATCHING
 
-EFFECTS: dict[str, Declaration] = {
+EFFECTS: dict[str, EffectMethod] = {
     effect.name: effect for effect in (CONTRIBUTION, ABLATION, PATCHING, ATTRIBUTION_PATCHING)
 }
 

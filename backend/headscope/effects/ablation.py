@@ -7,9 +7,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from ..core.declarations import Declaration
 from ..core.lazy import Tensor
-from ._params import HeadsParams
+from .base import EffectMethod, HeadsParams
 
 
 class AblationParams(HeadsParams):
@@ -30,7 +29,7 @@ def without_heads(written: Tensor, heads: Sequence[Sequence[int]], how: Literal[
     return changed
 
 
-ABLATION = Declaration(
+ABLATION = EffectMethod(
     name="ablation",
     title="Ablation",
     doc="How much the target falls without a head: its output is replaced at every token, by its mean over the text or by 0, and everything after it is computed again.",
@@ -39,4 +38,5 @@ ABLATION = Declaration(
     params=AblationParams,
     unit="logits",
     needs=("projection", "hidden", "equal-heads"),
+    activations=2,
 )

@@ -6,9 +6,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from ..core.declarations import Declaration
 from ..core.lazy import Tensor
-from ._params import EffectParams
+from .base import EffectMethod, EffectParams
 
 
 class AttributionPatchingParams(EffectParams):
@@ -37,7 +36,7 @@ def estimated_gains(written: Tensor, gradient: Tensor, other: Tensor) -> Tensor:
     return ((other.double() - written.double()) * gradient.double()).sum((0, 2))
 
 
-ATTRIBUTION_PATCHING = Declaration(
+ATTRIBUTION_PATCHING = EffectMethod(
     name="attribution-patching",
     title="Attribution patching",
     doc="An estimate of patching or ablation for all heads at once: the change of a head's output, times the gradient of the target there.",
@@ -46,4 +45,5 @@ ATTRIBUTION_PATCHING = Declaration(
     params=AttributionPatchingParams,
     unit="logits",
     needs=("projection", "equal-heads"),
+    activations=22,
 )

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from ..core.declarations import Declaration
 from ..core.lazy import Tensor, torch
-from ._params import EffectParams
+from .base import EffectMethod, EffectParams
 
 
 class ContributionParams(EffectParams):
@@ -47,7 +46,7 @@ def contributions_of_sources(
     return (weights.double() * along).sum(1)
 
 
-CONTRIBUTION = Declaration(
+CONTRIBUTION = EffectMethod(
     name="contribution",
     title="Direct contribution",
     doc="What a head adds to the logit on the direct path: its output, through the final normalisation with its statistics held fixed, times the token's "
@@ -57,4 +56,5 @@ CONTRIBUTION = Declaration(
     params=ContributionParams,
     unit="logits",
     needs=("projection", "equal-heads"),
+    activations=14,
 )

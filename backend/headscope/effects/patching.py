@@ -7,9 +7,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from ..core.declarations import Declaration
 from ..core.lazy import Tensor
-from ._params import HeadsParams
+from .base import EffectMethod, HeadsParams
 
 
 class PatchingParams(HeadsParams):
@@ -35,7 +34,7 @@ def with_heads_of(written: Tensor, heads: Sequence[Sequence[int]], other: Tensor
     return changed
 
 
-PATCHING = Declaration(
+PATCHING = EffectMethod(
     name="patching",
     title="Patching",
     doc="How much of the difference of a target between two texts one head carries: its output at every token is exchanged for that of the other text, "
@@ -45,4 +44,5 @@ PATCHING = Declaration(
     params=PatchingParams,
     unit="logits",
     needs=("projection", "hidden", "equal-heads"),
+    activations=3,
 )

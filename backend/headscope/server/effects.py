@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from typing import Any
 
 from .. import logs
+from ..analysis import memory
 from ..analysis.effect_request import EffectRequest
 from ..effects import EFFECTS
 from ..errors import Unsupported
 from ..jobs import LOCAL, JobDatabase, Limits, Work
 from ..models import support, tokens
 from ..models.catalog import Catalog
+from ..models.facts import Facts
 from ..settings import Settings
 from ..store import Results, Stored
 from ..store.map_file import Corrupt
@@ -33,7 +36,7 @@ class Effects:
     def submit(self, analysis: Stored, request: EffectRequest, owner: str | None = None) -> tuple[str, bool]:
         """Check and queue an effect on a finished analysis for `owner`, and return its id and whether its result was stored.
 
-        Raises InvalidRequest, Unsupported, ModelError or QueueFull before anything is queued.
+        Raises InvalidRequest, which includes BudgetExceeded, Unsupported, ModelError or QueueFull before anything is queued.
         """
         asked = analysis.document["request"]
         located = self._catalog.locate(asked["model"], pointer=None)
@@ -45,10 +48,8 @@ class Effects:
         if asked["dtype"] not in ("float32", "float64"):
             raise Unsupported(EXACT)
         facts = self._catalog.facts(located)
-        missing = {} if facts is None else support.find_missing(facts, asked["kind"])
-        for need in EFFECTS[request.method.name].needs:
-            if need in missing:
-                raise Unsupported(missing[need], pointer="/method")
+        if facts is not None:
+            self._check(facts, analysis.document, request)
         digest, of = located.digest(), analysis.manifest.id
         id_ = request.key(of, digest)
         if self._results.has(id_):
@@ -61,6 +62,16 @@ class Effects:
         self._database.enqueue([work], batch=of, limits=limits)
         self._wake()
         return id_, False
+
+    def _check(self, facts: Facts, analysis: Mapping[str, Any], request: EffectRequest) -> None:
+        """Raise Unsupported or BudgetExceeded for a method that this model or its input does not allow."""
+        method, kind = EFFECTS[request.method.name], analysis["request"]["kind"]
+        missing = support.find_missing(facts, kind)
+        for need in method.needs:
+            if need in missing:
+                raise Unsupported(missing[need], pointer="/method")
+        _, _, queries, keys = analysis["shape"]
+        memory.check_effect(method, facts.tower(kind), queries, keys, self._settings.job_bytes)
 
     def analysis_of(self, id_: str) -> str | None:
         """Return the id of the analysis that an effect is about; None for any other id."""

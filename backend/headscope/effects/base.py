@@ -1,10 +1,19 @@
-"""What the parameters of several methods have in common."""
+"""What every method for effects declares."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from pydantic import Field
 
-from ..core.declarations import HeadName, Params
+from ..core.declarations import Declaration, HeadName, Params
+
+
+@dataclass(frozen=True, kw_only=True)
+class EffectMethod(Declaration):
+    """A method for effects. While it runs, about `activations` numbers are in memory for every token, layer and dimension of all heads."""
+
+    activations: int
 
 
 class EffectParams(Params):
