@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 from safetensors.numpy import load
 
 from tests.browser.visit import Visit, address, another_picture, box, comes_to, picture
@@ -242,3 +242,23 @@ def test_a_word_in_a_long_text(visit: Visit, server: Server) -> None:
     keys.first.click()
     expect(readout).to_contain_text("exactly")
     expect(shown).to_be_visible()
+
+
+def test_a_long_text_leaves_before_the_next_one_comes(visit: Visit) -> None:
+    """Its elements beyond the first tokens are removed while the next document is fetched, which then waits for nothing; unless the next text fails to come."""
+    long = "The cat sat on the mat. " * 60
+    visit.open(address(model="long", text=long))
+    expect(visit.tokens).to_have_count(422)
+    held: list[Route] = []
+    visit.page.route(re.compile(r"/analyses/[0-9a-f]{32}$"), lambda route: held.append(route))
+    visit.text.fill(f"{long}It slept.")
+    visit.text.press("Enter")
+    expect(visit.tokens).to_have_count(200)
+    comes_to(lambda: len(held), 1)
+    visit.network_errors_expected = True
+    held.pop().abort()
+    expect(visit.tokens).to_have_count(422)
+    expect(visit.alert).to_be_visible()
+    visit.page.unroute_all()
+    visit.text.press("Enter")
+    expect(visit.tokens).to_have_count(429)

@@ -34,6 +34,8 @@ interface AnalysisContext {
   readonly reasons: Reasons
   /** Request what is selected and has not been computed. */
   complete: () => void
+  /** Whether the analysis of another text has been computed, and is about to replace this one. */
+  readonly leaving?: boolean
   /** The title of a model, by its name. */
   titleOf: (model: string) => string
   /** The URL of an analysis as a file of a format; null if not available. */
