@@ -16,6 +16,7 @@ BENCHMARKS = (
     "targets",
     "memory",
     "long",
+    "large_model",
     "batch",
     "study",
     "workers",

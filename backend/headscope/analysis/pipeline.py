@@ -185,7 +185,9 @@ def _run_pass(model: Model, group: Sequence[_Prepared], keep_logits: bool) -> li
         for number, one in enumerate(group)
     ]
     with model.lock, model.using(request.dtype):
-        output, failures = capture_many(model, inputs, first.recipe.sites, request.kind, reader.read_batch)
+        output, failures = capture_many(
+            model, inputs, first.recipe.sites, request.kind, reader.read_batch, logits=keep_logits
+        )
     seconds = {"lenses": reader.reading_s, "write": reader.writing_s}
     seconds = {"forward": time.perf_counter() - started - sum(seconds.values()), **seconds}
     seconds |= {f"lens/{name}": spent for name, spent in reader.lens_s.items()}

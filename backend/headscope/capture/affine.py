@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from transformers.pytorch_utils import Conv1D
 
+from ..models import widening
 from ..models.dispatch import execution_device, tensor_of
 from ..models.quantisation import is_plain, is_quantised, stored_tensors
 
@@ -75,8 +76,9 @@ def _is_plain(module: Any) -> bool:
     if type(module) not in (torch.nn.Linear, Conv1D) or not is_plain(module.weight):
         return False
     forward = vars(module).get("forward")
-    # accelerate replaces the method by one that moves weights and inputs first
-    return forward is None or (isinstance(forward, partial) and forward.func.__module__ == "accelerate.hooks")
+    # Both replace the method by one that brings weights into memory first.
+    around = ("accelerate.hooks", widening.__name__)
+    return forward is None or (isinstance(forward, partial) and forward.func.__module__ in around)
 
 
 def _zero(module: Any) -> Tensor:

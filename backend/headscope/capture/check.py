@@ -14,9 +14,11 @@ from ..core.attention import Kind, Layer
 from ..core.tokens import Axes
 from ..errors import HeadscopeError, ModelNotExact, NonFinite
 from ..mechanisms.base import Pass
-from ..models.loading import Model
+from ..models import free_memory
+from ..models.loading import DTYPES, Model
 from ..models.support import IMAGE
 from ..models.tokens import Encoded
+from ..models.widening import widen_at_once
 from .absent_weights import watched
 from .closeness import TOLERANCE, is_close, tolerance
 from .describe import describe_site
@@ -45,14 +47,27 @@ def examine(model: Model, dtype: str = "float32", pictured: bool = False) -> Att
     with model.lock:
         known, key = _known.setdefault(model, {}), (dtype, pictured)
         if key not in known or known[key][0] != _structure(model.module):
-            with model.using(dtype):
-                sites = _examine(model, pictured)
-                if pictured:
-                    check_patches(model, sites)
+            sites = _examined(model, dtype, pictured)
             sites = replace(sites, quantised_by=model.quantised_by)
             # Not earlier: transformers adds hooks of its own the first time that a model returns its attention.
             known[key] = _structure(model.module), sites
+            free_memory.release()  # of the probe, which needs more than an analysis of a short text
         return known[key][1]
+
+
+def _examined(model: Model, dtype: str, pictured: bool) -> AttentionSites:
+    """Return the sites. A large model may need its weights outside of the modules that hold them: if anything fails, they are widened at once."""
+    try:
+        with model.using(dtype):
+            sites = _examine(model, pictured)
+            if pictured:
+                check_patches(model, sites)
+        if sites.captured or not widen_at_once(model.module, DTYPES[dtype]):
+            return sites
+    except Exception:
+        if not widen_at_once(model.module, DTYPES[dtype]):
+            raise
+    return _examined(model, dtype, pictured)
 
 
 def _structure(module: Any) -> Any:

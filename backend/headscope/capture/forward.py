@@ -123,10 +123,12 @@ def capture_many(
     sites: AttentionSites,
     kind: Kind = "self",
     on_batch: OnBatch | None = None,
+    *,
+    logits: bool = True,
 ) -> tuple[Any, list[Exception | None]]:
     """Run one forward pass for several inputs of equal length, without padding. Give more than one only if `batches_exactly` allows it.
 
-    `on_batch` gets the heads of several inputs at once, instead of each input's `on_heads`.
+    `on_batch` gets the heads of several inputs at once, instead of each input's `on_heads`. Without `logits`, the output may have those of one token only.
 
     Returns the model's own output (None if every input failed) and the error of each input. Raises what ends the whole pass, such as a lack of memory.
     """
@@ -137,7 +139,8 @@ def capture_many(
     recorder = PassRecorder(model, sites, kind, inputs, on_batch)
     output = None
     with suppress(_AllFailed):
-        output = _forward(model, _stacked([model.inputs(one.encoded) for one in inputs]), recorder)
+        options, _ = options_at(model, None if logits else 0)
+        output = _forward(model, _stacked([model.inputs(one.encoded) for one in inputs]), recorder, options)
     return output, recorder.failures
 
 
@@ -148,9 +151,9 @@ def _stacked(inputs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {name: torch.cat([one[name] for one in inputs]) for name in inputs[0]}
 
 
-def _forward(model: Model, inputs: dict[str, Any], recorder: PassRecorder) -> Any:
+def _forward(model: Model, inputs: dict[str, Any], recorder: PassRecorder, options: dict[str, Any]) -> Any:
     with model.lock, torch.inference_mode(), attending_with(NAME, model.module), recording(recorder), recorder.hooks():
-        return model.module(**inputs, **forward_options(model))
+        return model.module(**inputs, **options)
 
 
 def _padded_values(model: Model, one: ModelInput, sites: AttentionSites, kind: Kind) -> dict[int, Tensor]:
@@ -186,7 +189,7 @@ def _padded_values(model: Model, one: ModelInput, sites: AttentionSites, kind: K
 
     recorder = PassRecorder(model, sites, kind, [replace(one, spec=CaptureSpec(keep))])
     with suppress(_AllFailed):
-        _forward(model, longer, recorder)
+        _forward(model, longer, recorder, options_at(model, 0)[0])
     if recorder.failures[0] is not None:
         raise recorder.failures[0]
     return {layer: torch.cat(blocks) for layer, blocks in values.items()}

@@ -163,6 +163,7 @@ def load(
     `model` is a catalogue name ("minilm"), a local directory, a GGUF file, a hub id ("org/name"), or a PreTrainedModel. The fast tokenizer of a PreTrainedModel is
     the second argument, or model and tokenizer are passed as a pair; without a tokenizer, analyse token_ids. `device` is "cpu", "cuda", ...; by default
     the GPU if there is one. Weights that are stored in `dtype` ("bfloat16" or "float16") stay so, in half the memory of float32: for analyses in that dtype.
+    Those of a large model always stay as they are stored; analyses in float32 widen them one module at a time.
     For a model that is larger than a device, `device_map` is "auto", or maps names of its modules to devices: "cuda:0", "cpu", or "disk" for weights that are
     read whenever their module runs. A PreTrainedModel stays where it is.
 

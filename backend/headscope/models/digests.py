@@ -17,6 +17,8 @@ from .quantisation import is_quantised, own_type, quantised_parts, stored_tensor
 
 # Vectors that quantised layers are run on.
 VECTORS = 4
+# Numbers that are added up at once.
+PIECE = 2**22
 
 
 def digest(module: Any, tokenizers: Sequence[Tokenizer | None], processor: Any, template: ChatTemplate | None) -> str:
@@ -64,4 +66,6 @@ def _fingerprint_of(tensor: torch.Tensor) -> tuple[int, int, float]:
     tensor = tensor.detach()
     numbers = tensor.view(torch.uint8) if tensor.element_size() == 1 else tensor
     version = 0 if tensor.is_inference() else tensor._version  # noqa: SLF001 - torch has no other name for it
-    return tensor.data_ptr(), version, float(numbers.sum(dtype=torch.float64))
+    # In pieces, which torch copies in float64 to add them up.
+    sums = [piece.sum(dtype=torch.float64) for piece in torch.split(numbers.flatten(), PIECE)]
+    return tensor.data_ptr(), version, float(sum(sums))

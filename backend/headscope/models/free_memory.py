@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
@@ -37,6 +38,13 @@ def check(folder: Path, places: Mapping[str, Any], dtype: torch.dtype | None) ->
                 f"The model's weights need {most / 1e9:.1f} GB of memory, and {free / 1e9:.1f} GB are free. "
                 "Choose a smaller model or a machine with more memory."
             )
+
+
+def release() -> None:
+    """Give freed memory back to the operating system, where the C library keeps it."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc only
+    if trim is not None:
+        trim(0)
 
 
 def _device(name: str, places: Mapping[str, Any]) -> str:

@@ -28,7 +28,7 @@ from ..errors import (
     UnsafeWeights,
     Unsupported,
 )
-from . import facts, free_memory, placement, processors, safety, tokens, trained_mechanism
+from . import facts, free_memory, placement, processors, safety, tokens, trained_mechanism, widening
 from .catalog import NOT_HERE
 from .conversation import ChatTemplate
 from .gguf_files import convert
@@ -134,7 +134,7 @@ def load(
 ) -> Model:
     """Load a model from its folder, downloading it from the hub first if necessary (see fetch), or converting its GGUF file.
 
-    Its weights are in float32 in memory, unless they are stored in `dtype`, one of 16 bits, or quantised. With `device_map` its modules go to several devices.
+    Its weights are in memory in the type of `kept_dtype`, unless they are quantised. With `device_map` its modules go to several devices.
 
     Raises ModelUnavailable, UnsafeModel, UnsafeWeights, CorruptModel, Unsupported, OutOfMemory, or InvalidRequest for an impossible device_map.
     """
@@ -149,8 +149,7 @@ def load(
         quantiser = known.quantised_by
         if quantiser and not safety.has_quantised(folder):
             raise CorruptModel(NOT_QUANTISED)
-        stored = safety.stored_dtype(folder)
-        kept = None if quantiser else DTYPES[stored if stored == dtype else "float32"]
+        kept = None if quantiser else DTYPES[kept_dtype(folder, dtype)]
         if isinstance(places, Mapping):
             free_memory.check(folder, places, kept)
         cls = _model_class(config, known.kind)
@@ -176,6 +175,18 @@ def load(
     model.no_tokenizer, model.no_processor = reason or model.no_tokenizer, lacking or model.no_processor
     model.source = located if located.gguf else Located(located.name, folder, located.hub, located.revision)
     return model
+
+
+def kept_dtype(folder: Path, dtype: str) -> str:
+    """Return the type that the weights in a folder have in memory for analyses in `dtype`: the stored one if it is the same, or if float32 would add much.
+
+    Raises CorruptModel or UnsafeWeights.
+    """
+    stored = safety.stored_dtype(folder)
+    if stored in (dtype, "float32"):
+        return stored
+    numbers = sum(map(safety.count_weights, safety.weight_files(folder)))
+    return stored if widening.is_large(numbers, DTYPES[stored], torch.float32) else "float32"
 
 
 def _convert(located: Located) -> Path | None:

@@ -13,6 +13,7 @@ from weakref import ReferenceType, ref
 
 from ..core.lazy import Tensor, torch
 from ..errors import Unsupported
+from . import widening
 from .dispatch import hooks_of, is_offloaded, persistent
 from .quantisation import in_own_type, is_plain, is_quantised, lacks_arithmetic
 
@@ -168,7 +169,7 @@ def evaluating(module: Any) -> Iterator[None]:
 
 @contextmanager
 def converted(module: Any, dtype: torch.dtype) -> Iterator[None]:
-    """Convert parameters and buffers to `dtype`; the original tensors are restored on exit.
+    """Convert parameters and buffers to `dtype`; the original tensors are restored on exit. Large parts of a large model widen theirs only while they run.
 
     Like from_pretrained(dtype=...), a narrower type leaves non-persistent buffers unchanged, such as the frequencies of rotary embeddings. Quantised layers keep
     theirs, and compute in the type that the module was loaded in.
@@ -176,7 +177,8 @@ def converted(module: Any, dtype: torch.dtype) -> Iterator[None]:
     kept: list[tuple[Tensor, Tensor]] = []
     replaced: list[tuple[dict[str, Any], str, Tensor]] = []
     quantised, plain, offloaded = _sorted(module)
-    with in_own_type(module, quantised, dtype):
+    large = widening.large_parts(module, plain, dtype)
+    with in_own_type(module, quantised, dtype), widening.widened(large, dtype):
         try:
             for tensor in _convertible(plain, dtype):
                 kept.append((tensor, tensor.data))

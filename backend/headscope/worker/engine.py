@@ -77,13 +77,13 @@ class AnalysisEngine:
             torch.set_num_threads(settings.threads)
 
     def model(self, located: Located, progress: ReportProgress = ignore_progress, dtype: str = "float32") -> Model:
-        """Return the model of these files, loading it if necessary, in `dtype` if it is stored so. Evicts the least recently used models beyond warm_bytes."""
-        kept = dtype != "float32" and located.folder is not None and safety.stored_dtype(located.folder) == dtype
-        key = located.digest(), dtype if kept else "float32"
+        """Return the model of these files for analyses in `dtype`, loading it if necessary. Evicts the least recently used models beyond warm_bytes."""
+        key = located.digest(), _kept_dtype(located, dtype)
         if key not in self._models:
             metrics.count("model_loads")
-            model = self._load(located, progress, key[1])
-            key = model.digest, key[1]  # after a download, the digest of its files instead of its hub id
+            model = self._load(located, progress, dtype)
+            # After a download or a conversion, the digest of its files and their types are known.
+            key = model.digest, _kept_dtype(located if model.source is None else model.source, dtype)
             self._models[key] = model
             while (
                 sum(kept.bytes for kept in self._models.values()) > self._settings.warm_bytes and len(self._models) > 1
@@ -222,6 +222,11 @@ class AnalysisEngine:
         model = "other" if "/" in request.model else request.model
         for name, value in seconds.items():
             metrics.observe(f"{name}_seconds", {"model": model, "lens": next(iter(request.lens_names), "none")}, value)
+
+
+def _kept_dtype(located: Located, dtype: str) -> str:
+    """Return the type that the model's weights have in memory, as far as its files are known."""
+    return "float32" if located.folder is None else loading.kept_dtype(located.folder, dtype)
 
 
 def _downloaded(done: int, total: int) -> str:
