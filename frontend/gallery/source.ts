@@ -78,6 +78,7 @@ const model = (name: string, title: string, over: Partial<Model> = {}): Model =>
   chats: false,
   quantisation: null,
   quantisedBy: null,
+  predicts: null,
   siblings: [],
   ...over,
 })
@@ -206,6 +207,7 @@ const fixedSupport: KindSupport = {
   lenses: reasons(fixedCatalogue.lenses),
   mechanisms: reasons(fixedCatalogue.mechanisms),
   measures: reasons(fixedCatalogue.measures),
+  effects: {},
 }
 
 /** The decoder's tokens of a request with two texts, for cross-attention. */

@@ -100,7 +100,7 @@ export function fileSource(answers: Responses): Source {
       const held = (known: Declaration[], names: readonly string[]) =>
         Object.fromEntries(known.map(({ name }) => [name, names.includes(name) ? null : 'not included in this file']))
       const reasons = { lenses: held(all.lenses, lenses), measures: held(all.measures, measures) }
-      return [{ kind, ...reasons, mechanisms: held(all.mechanisms, [mechanism]) }]
+      return [{ kind, ...reasons, mechanisms: held(all.mechanisms, [mechanism]), effects: {} }]
     },
 
     submit: alone,

@@ -5,6 +5,7 @@ import type { Matrix, Tiles } from '../lib/maths/matrix'
 import { readSafetensors, tensor } from '../lib/net/safetensors'
 import { accounts } from './accounts'
 import { comparisons } from './compare'
+import { effects } from './effects'
 import { watchEvents } from './events'
 import { figures, listFigures } from './figures'
 import { call, getBytes, getJson, PREFIX, path } from './http'
@@ -62,7 +63,8 @@ export function server(key = ''): Source {
     comparisons: comparisons(of),
     figures: figures(() => listFigures((query) => at(['figures'], query), 'analysis'), of),
     studies: studies(at),
-    ...(key ? {} : { library }),
+    // A share key reads, and asks for nothing new.
+    ...(key ? {} : { library, effects: effects(of) }),
 
     async catalogue() {
       const [known, lenses, mechanisms, measures] = await Promise.all([

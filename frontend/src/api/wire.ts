@@ -28,6 +28,7 @@ export type WireSession = Schemas['Session']
 export type WireHistoryItem = Schemas['AnalysisItem']
 export type WireShare = Schemas['Share']
 export type WireSearchAnswer = Schemas['Asked']
+export type WireEffect = Schemas['EffectDocument']
 export type WireFound = Schemas['FoundHeads']
 
 export const readHistoryItem = (wire: WireHistoryItem): HistoryItem => ({
@@ -67,6 +68,7 @@ export const readModel = (wire: WireModel): Model => ({
   chats: wire.chats ?? false,
   quantisation: wire.quantisation ?? null,
   quantisedBy: wire.quantised_by ?? null,
+  predicts: wire.predicts,
   siblings: wire.siblings,
 })
 
@@ -74,11 +76,12 @@ const reasons = (items: Schemas['Support'][]): Reasons =>
   Object.fromEntries(items.map(({ name, supported, reason }) => [name, supported ? null : (reason ?? 'not supported')]))
 
 export const readSupport = (wire: WireSupport): KindSupport[] =>
-  wire.kinds.map(({ kind, lenses, mechanisms, measures }) => ({
+  wire.kinds.map(({ kind, lenses, mechanisms, measures, effects }) => ({
     kind,
     lenses: reasons(lenses),
     mechanisms: reasons(mechanisms),
     measures: reasons(measures),
+    effects: reasons(effects),
   }))
 
 export const readDeclaration = (wire: WireDeclaration): Declaration => ({

@@ -4,6 +4,7 @@ import type { HistoryItem, Source } from '../lib/data/source'
 import { Account } from '../state/account.svelte'
 import { Chosen } from '../state/chosen.svelte'
 import { ComparisonRun } from '../state/comparison-run.svelte'
+import { HeadEffects } from '../state/head-effects.svelte'
 import { History } from '../state/history.svelte'
 import { InputDraft } from '../state/input-draft.svelte'
 import { Live } from '../state/live.svelte'
@@ -54,6 +55,7 @@ export function createPage(source: Source, fragment: string, onhelp: () => void)
     const { tokens = [], keyTokens = [] } = shown()?.analysis ?? {}
     return [tokens.length, keyTokens.length]
   })
+  const effects = new HeadEffects(source.effects, selection, session, pointer)
   const searchBox = connectSearch({
     search,
     selection,
@@ -106,6 +108,7 @@ export function createPage(source: Source, fragment: string, onhelp: () => void)
     search,
     searchBox,
     pointer,
+    effects,
     statistics,
     sessions,
     theme,

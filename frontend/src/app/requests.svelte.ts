@@ -185,7 +185,15 @@ export class Requests {
     const { selection } = this.#parts
     const around =
       selection.with === 'model' && selection.than === name ? { than: this.#chosen.model, thanparams: '' } : {}
-    this.choose({ model: name, kind: '', mask: '', ...(plain ? {} : { mechanism: '', params: '' }), ...around })
+    this.choose({
+      model: name,
+      kind: '',
+      mask: '',
+      target: '',
+      off: '',
+      ...(plain ? {} : { mechanism: '', params: '' }),
+      ...around,
+    })
   }
 
   /** Mask these tokens and no others. A refusal leaves the address as it is. */

@@ -256,9 +256,11 @@ function paintValue(
 ): void {
   context.fillStyle = css(colour)
   context.fillRect(x, y, cell, cell)
-  if (cell < 7 * text.length + 2) return
+  // A negative number has a sign that a positive one has not.
+  const written = [text, text.replace('\u22120.', '\u2212.')].find(({ length }) => cell >= 7 * length + 2)
+  if (written === undefined) return
   context.fillStyle = inkOn(colour)
-  context.fillText(text, x + cell / 2, y + cell / 2 + 1)
+  context.fillText(written, x + cell / 2, y + cell / 2 + 1)
 }
 
 /** A hairline around a cell, painted because a thousand CSS borders slow down scrolling. */

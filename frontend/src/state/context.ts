@@ -3,6 +3,7 @@ import { createContext } from 'svelte'
 import type { Reasons } from '../lib/data/analysis'
 import type { SearchPart } from '../lib/data/search'
 import type { Studies } from '../lib/data/studies'
+import type { HeadEffects } from './head-effects.svelte'
 import type { ModelLibrary } from './model-library.svelte'
 import type { Pointer } from './pointer.svelte'
 import type { HeadSearch } from './search.svelte'
@@ -40,6 +41,8 @@ interface AnalysisContext {
   titleOf: (model: string) => string
   /** The URL of an analysis as a file of a format; null if not available. */
   exportUrl: (id: string, format: string) => string | null
+  /** What heads do to predictions. */
+  effects: HeadEffects
   /** Masking of tokens; undefined if analyses cannot be requested. */
   masking?: Masking | undefined
 }

@@ -1,5 +1,6 @@
 /** Choices that live in the address, declared as a table of fields: their names, initial texts, types and parsers. */
 import { type Head, parseHead, parseHeads } from '../lib/data/analysis'
+import { parseTarget, type Target } from '../lib/data/effects'
 import { type LayerRange, parseLayers } from '../lib/data/layer-range'
 import { type Notes, parseNotes } from '../lib/data/notes'
 import type { Highlight } from '../lib/maths/highlight'
@@ -61,6 +62,15 @@ export const headList = (most: number): Field<Head[]> => ({
     return heads.length > 1 ? heads : []
   },
 })
+
+/** Any number of heads. */
+export const headSet = (most: number): Field<Head[]> => ({
+  initial: '',
+  parse: (text) => parseHeads(text).slice(0, most),
+})
+
+/** The outputs that a prediction is judged by, as JSON. */
+export const target = (): Field<Target> => ({ initial: '', parse: parseTarget })
 
 /** Stars and notes on heads, as JSON. */
 export const notes = (): Field<Notes> => ({ initial: '', parse: parseNotes })

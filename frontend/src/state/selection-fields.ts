@@ -11,6 +11,7 @@ import {
   flag,
   head,
   headList,
+  headSet,
   integer,
   layerRange,
   masked,
@@ -18,6 +19,7 @@ import {
   number,
   pinned,
   type Texts,
+  target,
   text,
   zoomed,
 } from './fields.svelte'
@@ -105,6 +107,14 @@ export const FIELDS = {
   scatter: flag(),
   x: text('entropy'),
   y: text('qk_distance.mean'),
+  /** Predictions are open, and what they are judged by: outputs of the model, or its own choice. */
+  predict: flag(),
+  target: target(),
+  /** Heads that are switched off, and what replaces their outputs. */
+  off: headSet(MOST_SELECTED),
+  how: choice('mean', 'zero'),
+  /** Which text a patching changes: the other one, or the one on screen. */
+  direction: choice('denoise', 'noise'),
   /** Stars and notes on heads. */
   notes: notes(),
   /** A shared analysis, and the key to it. */

@@ -111,7 +111,7 @@ describe('what it is compared with', () => {
     })
     const text = comparisonRequest(request, chosen('with=text&than=Four.&compare=side'), known)
     expect(text).toEqual({ ...request, measures: [], text: 'Four.' })
-    const support = { kind: 'self', lenses: { effective: 'no values' }, mechanisms: {}, measures: {} }
+    const support = { kind: 'self', lenses: { effective: 'no values' }, mechanisms: {}, measures: {}, effects: {} }
     const model = comparisonRequest(request, chosen('with=model&than=gpt&compare=side'), { ...known, support })
     expect([model.model, model.lenses.map(({ name }) => name)]).toEqual(['gpt', ['weights']])
   })

@@ -167,6 +167,9 @@ export function hasSameTokens(one: Analysis | undefined, other: Analysis | undef
   return sameTokens(one.tokens, other.tokens, masked) && sameTokens(one.keyTokens, other.keyTokens, masked)
 }
 
+/** What logits of a model are about. */
+export type Predicts = 'next-token' | 'masked-token' | 'class'
+
 export type ModelKind = 'encoder' | 'decoder' | 'encoder-decoder' | 'vision'
 
 export interface Model {
@@ -202,6 +205,8 @@ export interface Model {
   quantisation: string | null
   /** The package that computes with its quantised weights; null if they are not quantised. */
   quantisedBy: string | null
+  /** Null if it has no head for any of these, and until the model is on the server. */
+  predicts: Predicts | null
   /** Models that differ from this one in a single respect. */
   siblings: string[]
 }
@@ -215,6 +220,7 @@ export interface KindSupport {
   lenses: Reasons
   mechanisms: Reasons
   measures: Reasons
+  effects: Reasons
 }
 
 /** A lens, mechanism or measure as the server declares it; controls and descriptions are generated from it. */

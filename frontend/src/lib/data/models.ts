@@ -101,6 +101,7 @@ export const unlistedModel = ({ model, layers, heads, headWidth, picture, text }
   chats: false,
   quantisation: null,
   quantisedBy: null,
+  predicts: null,
   siblings: [],
   mechanism: { name: 'softmax', params: {} },
 })

@@ -3,6 +3,7 @@ import type { Alignment, Likeness } from '../maths/alignment'
 import type { Part } from '../maths/details'
 import type { Matrix, Sums, Tiles } from '../maths/matrix'
 import type { Analysis, Declaration, Head, KindSupport, Model, Request, Run } from './analysis'
+import type { Effects } from './effects'
 import type { Figures } from './figures'
 import type { Library } from './models'
 import type { FoundHeads, SearchAnswer } from './search'
@@ -82,6 +83,7 @@ export interface Source {
   shares?: Shares
   headQueries?: HeadQueries
   comparisons?: Comparisons
+  effects?: Effects
   figures?: Figures
   studies?: Studies
   /** Models that can be added and removed. */

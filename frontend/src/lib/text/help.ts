@@ -31,6 +31,8 @@ export const ABOUT_A_TEXT: readonly HelpPart[] = [
       ['m', 'selected heads: one small map each, or merged'],
       ['s  n', 'star the open head, write a note on it'],
       ['o', 'sessions: save, open, export'],
+      ['p', 'what the model predicts, and what heads do to it'],
+      ['x', 'with predictions open: switch the open head off, or on again'],
       ['[  ]', 'previous lens, next lens'],
       ['c', 'compare: off, side by side, difference'],
       ['v', 'versus: compare with another head; Shift with a click or arrow chooses it'],

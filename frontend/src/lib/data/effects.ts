@@ -1,0 +1,104 @@
+/** What heads do to a prediction: what is asked for, and what is answered. */
+import type { Head } from './analysis'
+
+/** A token or class, by its text or number. */
+export type Output = string | number
+/** The model's own choice; one output; or the first over the second. */
+export type Target = readonly Output[]
+
+export interface EffectRequest {
+  target: Target
+  /** The token at which the model predicts; null for a class of the whole input. */
+  position: number | null
+  method: { name: string } & Readonly<Record<string, unknown>>
+  /** These heads together, and each on its own; all of them, each on its own, without. */
+  heads?: readonly Head[]
+  /** The other text of a patching. */
+  against?: string
+}
+
+export interface Prediction {
+  id: number
+  text: string
+  /** 0 to 1. */
+  probability: number
+}
+
+export interface Effect {
+  target: {
+    ids: readonly number[]
+    texts: readonly string[]
+    /** In logits. */
+    value: number
+  }
+  /** The most likely first. */
+  predictions: readonly Prediction[]
+  /** In logits, by layer and head; null where there is none. */
+  values: (number | null)[][]
+  /** The heads of the request at once. */
+  together: { effect: number; before: readonly Prediction[]; after: readonly Prediction[] } | null
+  /** Of patching, the value of the target in the other text. */
+  baseline: number | null
+  /** Why there are predictions only. */
+  gap?: string
+}
+
+export interface Effects {
+  /** `report` is called with the fraction that is done. Aborting cancels the computation. */
+  compute(
+    analysis: string,
+    request: EffectRequest,
+    report: (done: number) => void,
+    signal: AbortSignal,
+  ): Promise<Effect>
+}
+
+/** Ways in which heads are judged, as in `effect.ablation`, by which the grid can be coloured. */
+export const METHODS = ['contribution', 'ablation', 'patching'] as const
+export type MethodName = (typeof METHODS)[number]
+
+/** The method of a colour; undefined if heads are coloured by something else. */
+export function methodOf(colour: string): MethodName | undefined {
+  return METHODS.find((name) => colour === `effect.${name}`)
+}
+
+/** The target after a click on a prediction: one, then the first over the second; a click on one that is chosen removes it. */
+export function toggleTarget(target: Target, output: Output): Target {
+  if (target.includes(output)) return target.filter((one) => one !== output)
+  return [...target.slice(0, 1), output]
+}
+
+/** The target in the address, a list in JSON. */
+export const writeTarget = (target: Target) => (target.length > 0 ? JSON.stringify(target) : '')
+
+export function parseTarget(text: string): Target {
+  try {
+    const list: unknown = text === '' ? [] : JSON.parse(text)
+    return Array.isArray(list) && list.length <= 2 && list.every(isOutput) ? list : []
+  } catch {
+    return []
+  }
+}
+
+const isOutput = (one: unknown): one is Output =>
+  (typeof one === 'string' && one !== '') || (Number.isInteger(one) && (one as number) >= 0)
+
+/** What was typed: a prediction that reads like it, or else the text as it is. A text in quotes is taken as it is. */
+export function readOutput(typed: string, known: readonly Prediction[]): Output | undefined {
+  const quoted = /^\s*["\u201c\u201d](.*)["\u201c\u201d]\s*$/.exec(typed)?.[1]
+  if (quoted !== undefined) return quoted === '' ? undefined : quoted
+  if (typed.trim() === '') return undefined
+  const alike = known.find(({ text }) => text === typed) ?? known.find(({ text }) => text.trim() === typed.trim())
+  return alike?.id ?? typed
+}
+
+/** How many heads have a larger effect than this, whatever the sign, and how many have one; undefined without a value. */
+export function rankOf(values: Effect['values'], { layer, head }: Head): { rank: number; count: number } | undefined {
+  const value = values[layer]?.[head] ?? null
+  if (value === null) return undefined
+  const sizes = values
+    .flat()
+    .filter((one) => one !== null)
+    .map(Math.abs)
+  return { rank: 1 + sizes.filter((size) => size > Math.abs(value)).length, count: sizes.length }
+}

@@ -1,0 +1,111 @@
+/** Effects of heads in words. */
+import type { Declaration, Predicts } from '../data/analysis'
+import type { MethodName, Output, Prediction, Target } from '../data/effects'
+import { percent, plural, short } from './format'
+import { isolate } from './names'
+
+/** A token or class between quotation marks, its leading space included. */
+export const quoted = (text: string): string =>
+  isolate(`\u201c${text.trim() === '' ? visible(text) : text.replaceAll('\n', '\u21b5')}\u201d`)
+
+const visible = (space: string) =>
+  space.replaceAll('\n', '\u21b5').replaceAll('\t', '\u21e5').replaceAll(/\s/g, '\u2423')
+
+/** An output by its text, if one of these predictions has it. */
+export function outputText(output: Output, known: readonly Prediction[]): string {
+  if (typeof output === 'string') return output
+  return known.find(({ id }) => id === output)?.text ?? `#${output}`
+}
+
+/** `“ Mary” over “ John”`. */
+export const targetName = (texts: readonly string[]): string => texts.map(quoted).join(' over ')
+
+export const targetTexts = (target: Target, known: readonly Prediction[]): string[] =>
+  target.map((one) => outputText(one, known))
+
+export const HEADINGS: Record<Predicts, string> = {
+  'next-token': 'Next token',
+  'masked-token': 'Masked token',
+  class: 'Class',
+}
+
+/** Where a model predicts, after the heading. */
+export function placeOfPrediction(predicts: Predicts, token: string): string {
+  if (predicts === 'class') return 'of the whole input'
+  return `${predicts === 'next-token' ? 'after' : 'in place of'} ${token}`
+}
+
+/** A number of logits with its sign. */
+export const logits = (value: number): string => `${value > 0 ? '+' : ''}${short(value)} logits`
+
+/** What becomes of the target without heads that have this effect on it. */
+export const fallSentence = (name: string, effect: number): string =>
+  effect === 0
+    ? `${name} stays as it is`
+    : `${name} ${effect > 0 ? 'falls' : 'rises'} by ${short(Math.abs(effect))} logits`
+
+/** Why nothing is predicted. */
+export const PIN = 'Pin a token to see what the model predicts in its place, or mask one.'
+export const NOT_SOFTMAX =
+  'Predictions are explained under softmax only. Choose the mechanism softmax and analyse again.'
+
+/** How many percent a prediction had before. */
+export function beforeSentence({ id }: Prediction, before: readonly Prediction[]): string {
+  const found = before.find((one) => one.id === id)
+  return found ? `was ${percent(found.probability)}` : `was below ${percent(before.at(-1)?.probability ?? 0)}`
+}
+
+/** What became of a prediction when heads were switched off. */
+export function changeOfFirst(before: readonly Prediction[], after: readonly Prediction[]): string {
+  const [first, now] = [before[0], after[0]]
+  if (!first || !now) return ''
+  if (first.id === now.id)
+    return `${quoted(now.text)} stays first: ${percent(first.probability)} before, ${percent(now.probability)} now.`
+  return `${quoted(now.text)} instead of ${quoted(first.text)}.`
+}
+
+/** The largest effect counts as first, whatever its sign. */
+export function rankSentence(place: { rank: number; count: number } | undefined): string {
+  if (!place) return ''
+  return place.rank === 1
+    ? `, the largest of ${plural(place.count, 'head')}`
+    : `, number ${place.rank} of ${place.count} heads`
+}
+
+const declared = (name: MethodName, title: string, doc: string, not: string): Declaration => ({
+  name: `effect.${name}`,
+  title,
+  doc,
+  not,
+  axes: ['L', 'H'],
+  unit: 'logits',
+  range: [null, null],
+  signed: true,
+  lenses: [],
+  citation: '',
+  columns: [],
+  units: {},
+  classes: [],
+  params: {},
+})
+
+export const EFFECTS: Record<MethodName, Declaration> = {
+  contribution: declared(
+    'contribution',
+    'Contribution',
+    'What each head adds to the target on the direct path to the logits, with the normalisations frozen. Heads, feed-forward parts, embedding and biases sum to the target.',
+    'Not what later heads make of it.',
+  ),
+  ablation: declared(
+    'ablation',
+    'Loss without the head',
+    'By how much the target falls if the output of a head is replaced at every token and everything after it is computed again.',
+    'Not a share: effects of single heads do not sum to the target.',
+  ),
+  patching: declared(
+    'patching',
+    'Effect of patching',
+    'How much of the target one head carries from one text to the other: its output is exchanged, and everything after it is computed again.',
+    'Not additive.',
+  ),
+}

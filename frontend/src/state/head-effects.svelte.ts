@@ -1,0 +1,244 @@
+/** What heads do to a prediction of the analysis on screen: what is predicted, the target, the grid by effect, and what happens without some heads. */
+import { type Analysis, type Declaration, type Head, headName, type Predicts } from '../lib/data/analysis'
+import {
+  type Effect,
+  type EffectRequest,
+  type Effects,
+  methodOf,
+  type Target,
+  toggleTarget,
+  writeTarget,
+} from '../lib/data/effects'
+import { SourceError } from '../lib/data/source'
+import { headsOf } from '../lib/data/subset'
+import { sameHead } from '../lib/maths/merge'
+import { EFFECTS, NOT_SOFTMAX, PIN } from '../lib/text/effects'
+import { EffectRun, type WantedEffect } from './effect-run.svelte'
+import type { Pointer } from './pointer.svelte'
+import type { Selection } from './selection.svelte'
+import type { Session } from './session.svelte'
+
+/** The numbers by which the grid is coloured. */
+interface EffectColours {
+  declaration: Declaration
+  values: Effect['values'] | undefined
+  /** They are of another text, token, target or method than the controls say. */
+  stale: boolean
+  /** What happens to them; empty if nothing does. */
+  said: string
+}
+
+export class HeadEffects {
+  readonly predicted: EffectRun
+  readonly grid: EffectRun
+  readonly without: EffectRun
+
+  readonly open: boolean = $derived.by(
+    () => this.able && (this.selection.predict || methodOf(this.selection.colour) !== undefined),
+  )
+  readonly #analysis: Analysis | undefined = $derived.by(() => this.session.shown?.analysis)
+  readonly predicts: Predicts | null = $derived.by(
+    () => this.session.catalogue?.models.find(({ name }) => name === this.#analysis?.model)?.predicts ?? null,
+  )
+  /** Why nothing is predicted; empty if something is. */
+  readonly reason: string = $derived.by(() => {
+    const analysis = this.#analysis
+    if (!analysis) return ''
+    const support = this.session.support[analysis.model]?.find(({ kind }) => kind === analysis.kind)
+    const refused = support && Object.values(support.effects)
+    if (refused && refused.length > 0 && refused.every(Boolean)) return refused[0] ?? ''
+    if (analysis.mechanism !== 'softmax') return NOT_SOFTMAX
+    return this.position === undefined ? PIN : ''
+  })
+  /** The token at which the model predicts: the pinned one, or else the last, or the masked one. Null for the whole input, undefined if there is none. */
+  readonly position: number | null | undefined = $derived.by(() => {
+    const analysis = this.#analysis
+    if (!analysis || this.predicts === 'class') return null
+    const { queries } = this.pointer.pins
+    if (queries.length === 1) return queries[0]
+    if (this.predicts !== 'masked-token') return analysis.tokens.length - 1
+    const masked = analysis.tokens.flatMap(({ text, kind }, at) =>
+      kind === 'special' && /mask/i.test(text) ? [at] : [],
+    )
+    return masked.length === 1 ? masked[0] : undefined
+  })
+  /** What effects of the analysis depend on, whatever it was read through. */
+  readonly #about: string = $derived.by(() => {
+    if (!this.#analysis) return ''
+    const { model, kind, mechanism, params, image, tokens, keyTokens } = this.#analysis
+    const ids = (of: Analysis['tokens']) => of.map(({ id }) => id)
+    return JSON.stringify([
+      model,
+      kind,
+      mechanism,
+      params,
+      image,
+      ids(tokens),
+      tokens === keyTokens ? 0 : ids(keyTokens),
+    ])
+  })
+  readonly wantedPrediction: WantedEffect | undefined = $derived.by(() =>
+    this.#wanted({ method: { name: 'contribution' } }),
+  )
+  readonly wantedGrid: WantedEffect | undefined = $derived.by(() => {
+    const method = methodOf(this.selection.colour)
+    const { how, direction } = this.selection
+    if (method === 'contribution') return this.wantedPrediction
+    if (method === 'ablation') return this.#wanted({ method: { name: method, how } })
+    if (method === 'patching' && this.against)
+      return this.#wanted({ method: { name: method, direction }, against: this.against })
+    return undefined
+  })
+  readonly wantedWithout: WantedEffect | undefined = $derived.by(() => {
+    const { off, how } = this.selection
+    return off.length > 0 ? this.#wanted({ method: { name: 'ablation', how }, heads: off }) : undefined
+  })
+  /** The other text of a comparison; empty without one. */
+  readonly against: string = $derived.by(() => {
+    const { with: what, compare, than } = this.selection
+    return what === 'text' && compare !== 'off' ? than : ''
+  })
+  readonly colours: EffectColours | undefined = $derived.by(() => this.#colours())
+
+  constructor(
+    private readonly source: Effects | undefined,
+    private readonly selection: Selection,
+    private readonly session: Session,
+    private readonly pointer: Pointer,
+  ) {
+    const compute: ConstructorParameters<typeof EffectRun>[0] = ({ id, request }, report, signal) =>
+      this.source!.compute(id, request, report, signal)
+    this.predicted = new EffectRun((wanted, report, signal) =>
+      compute(wanted, report, signal).catch((error) => {
+        // The parts of some models do not sum to their logits; they predict all the same.
+        if (!(error instanceof SourceError) || error.code !== 'unsupported') throw error
+        const request: EffectRequest = { ...wanted.request, method: { name: 'ablation' }, heads: [this.#someHead()] }
+        return compute({ ...wanted, request }, report, signal).then((effect) => ({
+          ...effect,
+          values: [],
+          gap: error.message,
+        }))
+      }),
+    )
+    this.grid = new EffectRun(compute)
+    this.without = new EffectRun(compute)
+  }
+
+  /** The source computes effects. */
+  get able(): boolean {
+    return this.source !== undefined
+  }
+
+  get #gridRun(): EffectRun {
+    return methodOf(this.selection.colour) === 'contribution' ? this.predicted : this.grid
+  }
+
+  /** The prediction, if it is that of the text, token and target on screen. */
+  get prediction(): Effect | undefined {
+    return this.predicted.current(this.wantedPrediction)
+  }
+
+  /** The prediction on screen; while another one is computed, the previous one of the same model. */
+  get lastPrediction(): Effect | undefined {
+    const { found } = this.predicted
+    return found?.wanted.model === this.#analysis?.model ? found?.effect : undefined
+  }
+
+  #someHead(): Head {
+    const subset = this.#analysis?.subset
+    return subset ? headsOf(subset, false)[0] : { layer: 0, head: 0 }
+  }
+
+  #wanted(request: Pick<EffectRequest, 'method' | 'heads' | 'against'>): WantedEffect | undefined {
+    const { id, model } = this.#analysis ?? {}
+    if (!this.able || !id || !model || this.reason !== '' || this.position === undefined) return undefined
+    const whole: EffectRequest = { target: this.selection.target, position: this.position, ...request }
+    return { id, model, request: whole, key: JSON.stringify([this.#about, whole]) }
+  }
+
+  #colours(): EffectColours | undefined {
+    const method = methodOf(this.selection.colour)
+    if (!method || !this.able) return undefined
+    const [run, wanted] = [this.#gridRun, this.wantedGrid]
+    const { found } = run
+    const fresh = run.current(wanted)
+    const values = found?.wanted.model === this.#analysis?.model ? found?.effect.values : undefined
+    // Why nothing is predicted is said beside the predictions.
+    const failed = this.reason || this.predicted.error(this.wantedPrediction) ? 'Not available.' : ''
+    const said = failed || this.#lacking || run.error(wanted) || fresh?.gap || ''
+    return {
+      declaration: EFFECTS[method],
+      values: fresh?.gap ? undefined : values,
+      stale: !fresh,
+      said:
+        said ||
+        (run.isRunning(wanted)
+          ? `Computing \u2026 ${Math.round(100 * run.done)}\u00a0%`
+          : fresh
+            ? ''
+            : 'Not computed for this text and target.'),
+    }
+  }
+
+  /** What has to be chosen first; empty if nothing has. */
+  get #lacking(): string {
+    return methodOf(this.selection.colour) === 'patching' && !this.against
+      ? 'Patching needs another text to compare with.'
+      : ''
+  }
+
+  /** The grid shows what the controls say, or is about to. */
+  get settled(): boolean {
+    const { wantedGrid } = this
+    return !wantedGrid || this.#gridRun.current(wantedGrid) !== undefined || this.#gridRun.isRunning(wantedGrid)
+  }
+
+  /** Compute what is cheap, and show what was computed before. */
+  refresh(): void {
+    if (this.wantedPrediction) void this.predicted.ask(this.wantedPrediction)
+    if (this.wantedWithout) void this.without.ask(this.wantedWithout)
+    else this.without.stop()
+    if (this.wantedGrid && this.grid.has(this.wantedGrid.key)) void this.grid.ask(this.wantedGrid)
+  }
+
+  /** Compute the grid. */
+  compute(): void {
+    if (this.wantedGrid && this.#gridRun === this.grid) void this.grid.ask(this.wantedGrid, true)
+  }
+
+  /** Choose what the grid shows, or how its heads are replaced, and compute it. */
+  choose(patch: Parameters<Selection['set']>[0]): void {
+    this.selection.set({ predict: 'show', ...patch })
+    this.compute()
+  }
+
+  toggle(): void {
+    if (this.open) this.close()
+    else if (this.able) this.selection.set({ predict: 'show' })
+  }
+
+  close(): void {
+    const coloured = methodOf(this.selection.colour) ? { colour: 'map' } : {}
+    this.selection.set({ predict: '', off: '', ...coloured })
+  }
+
+  aim(target: Target): void {
+    this.selection.set({ target: writeTarget(target) })
+  }
+
+  toggleTarget(id: number): void {
+    this.aim(toggleTarget(this.selection.target, id))
+  }
+
+  isOff = (head: Head): boolean => this.selection.off.some((one) => sameHead(one, head))
+
+  switchOff(heads: readonly Head[]): void {
+    this.selection.set({ predict: 'show', off: heads.map(headName).join(' ') })
+  }
+
+  /** Switch a head off, or on again. */
+  toggleHead(head: Head): void {
+    const { off } = this.selection
+    this.switchOff(this.isOff(head) ? off.filter((one) => !sameHead(one, head)) : [...off, head])
+  }
+}

@@ -1,0 +1,78 @@
+import { describe, expect, it } from 'vitest'
+import { methodOf, parseTarget, rankOf, readOutput, toggleTarget, writeTarget } from '../../src/lib/data/effects'
+import {
+  beforeSentence,
+  changeOfFirst,
+  fallSentence,
+  quoted,
+  rankSentence,
+  targetTexts,
+} from '../../src/lib/text/effects'
+
+const one = (id: number, text: string, probability: number) => ({ id, text, probability })
+const known = [one(3, ' Mary', 0.9), one(5, ' John', 0.002), one(7, 'Mary', 0.001)]
+
+describe('a target', () => {
+  it('is chosen click by click, and two at most', () => {
+    const steps = [3, 5, 7, 3, 7]
+    const targets = steps.map((_, at) =>
+      steps.slice(0, at + 1).reduce<ReturnType<typeof toggleTarget>>(toggleTarget, []),
+    )
+    expect(targets).toEqual([[3], [3, 5], [3, 7], [7], []])
+  })
+
+  it('survives the address, which may hold anything', () => {
+    for (const target of [[], [3], [' Mary', 5]]) expect(parseTarget(writeTarget(target))).toEqual(target)
+    for (const text of ['[', '3', '[1,2,3]', '[-1]', '[1.5]', '[""]', '[null]', '{}'])
+      expect(parseTarget(text)).toEqual([])
+  })
+
+  it('is typed: a prediction that reads like it, or the text as it is', () => {
+    expect(['Mary', ' Mary', '" Mary"', 'Ann', '', ' ', '""'].map((typed) => readOutput(typed, known))).toEqual([
+      7,
+      3,
+      ' Mary',
+      'Ann',
+      undefined,
+      undefined,
+      undefined,
+    ])
+    expect(readOutput('John', known)).toBe(5)
+    expect(targetTexts([5, ' Ann', 9], known)).toEqual([' John', ' Ann', '#9'])
+  })
+})
+
+it('colours of the grid name their method', () => {
+  expect(['effect.ablation', 'effect.none', 'entropy', 'map'].map(methodOf)).toEqual([
+    'ablation',
+    undefined,
+    undefined,
+    undefined,
+  ])
+})
+
+it('heads are ranked by size, whatever the sign', () => {
+  const values = [
+    [0.5, -2],
+    [null, 1],
+  ]
+  expect(rankOf(values, { layer: 0, head: 1 })).toEqual({ rank: 1, count: 3 })
+  expect(rankSentence(rankOf(values, { layer: 0, head: 0 }))).toBe(', number 3 of 3 heads')
+  expect(rankOf(values, { layer: 1, head: 0 })).toBeUndefined()
+  expect(rankOf(values, { layer: 4, head: 0 })).toBeUndefined()
+})
+
+it('changes are said in words', () => {
+  expect(changeOfFirst(known, [known[1], known[0]])).toBe('\u201c John\u201d instead of \u201c Mary\u201d.')
+  expect(changeOfFirst(known, [{ ...known[0], probability: 0.5 }])).toBe(
+    '\u201c Mary\u201d stays first: 90\u00a0% before, 50\u00a0% now.',
+  )
+  expect(beforeSentence(known[1], known)).toBe('was 0.2\u00a0%')
+  expect(beforeSentence(one(9, ' x', 0.3), known)).toBe('was below 0.1\u00a0%')
+  expect([1.25, -1.25, 0].map((effect) => fallSentence('It', effect))).toEqual([
+    'It falls by 1.3 logits',
+    'It rises by 1.3 logits',
+    'It stays as it is',
+  ])
+  expect(['\n', ' a', ' '].map(quoted)).toEqual(['\u201c\u21b5\u201d', '\u201c a\u201d', '\u201c\u2423\u201d'])
+})

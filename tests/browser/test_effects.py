@@ -1,0 +1,187 @@
+"""What heads do to a prediction: the target, the grid by effect, heads switched off, and another text, by hand and by keyboard."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from playwright.sync_api import Locator, expect
+
+from tests.browser import axe
+from tests.browser.test_inputs import choose_model
+from tests.browser.visit import Visit, address
+from tests.support.commands import run
+from tests.support.server import Server
+
+TEXT = "When Mary and John went to the store, John gave a drink to"
+FLIP = ((0, 0), (23, 3), (29, 1))
+SHORT, OTHER = "The cat sat on the mat.", "The mat sat on the cat."
+Begin = Callable[..., Visit]
+
+
+def effect(server: Server, text: str, model: str, **request: Any) -> dict[str, Any]:
+    """Return what the interface computes."""
+    id_ = server.analyse(model=model, text=text, lenses=["weights"], measures=[], maps=False)["id"]
+    answer = server.post(request, f"/analyses/{id_}/effects", headers={"Prefer": "wait=60"}).json()
+    assert answer["status"] == "done", answer
+    result: dict[str, Any] = answer["result"]
+    return result
+
+
+def outcomes(visit: Visit, name: str = "Predictions") -> Locator:
+    """The predictions, most likely first."""
+    return visit.page.get_by_role("group", name=name, exact=True).get_by_role("button")
+
+
+def without(visit: Visit) -> Locator:
+    return outcomes(visit, "Predictions without these heads")
+
+
+def colour_by(visit: Visit, name: str) -> None:
+    visit.page.get_by_role("group", name="colour by").get_by_text(name, exact=True).click()
+
+
+def short(value: float) -> str:
+    """A number as the page writes it with two digits."""
+    digits = 1 if abs(value) < 1e-3 else 2
+    return np.format_float_positional(float(f"{value:.{digits}g}"), trim="-").replace("-", "\N{MINUS SIGN}")
+
+
+def shows_effect(visit: Visit, layer: int, head: int, value: float) -> None:
+    """The open head's number is this one, of the controls' text and target."""
+    expect(visit.page.locator(".holder")).to_have_attribute("aria-busy", "false")
+    expect(visit.page.locator(".said").first).to_have_text(
+        re.compile(rf"{layer}\.{head} . {re.escape(short(value))} logits")
+    )
+
+
+@pytest.fixture(scope="module")
+def smollm2(server: Server) -> Iterator[str]:
+    """The real model, installed beside the small ones for this file."""
+    ended = run(server.home, "models", "install", "smollm2")
+    assert ended.returncode == 0, ended.stderr
+    yield "smollm2"
+    shutil.rmtree(server.home / "models" / "smollm2")
+
+
+def test_three_heads_flip_a_prediction(visits: Begin, server: Server, smollm2: str) -> None:
+    """The mouse chooses " Mary" over " John" and switches heads off until the model predicts " John"; the keyboard, too."""
+    tall = {"width": 1500, "height": 1400}
+    visit = visits(viewport=tall).open(address(model=smollm2, text=TEXT, head="29.1"))
+    page = visit.page
+    page.get_by_role("button", name="Predictions", exact=True).click()
+    expect(outcomes(visit).first).to_contain_text(" Mary")
+    outcomes(visit).first.click()
+    outcomes(visit).filter(has_text=" John").click()
+    expect(page.get_by_text("+6.1 logits")).to_be_visible()
+    colour_by(visit, "contribution")
+    target = {"target": [" Mary", " John"]}
+    contributions = np.array(effect(server, TEXT, smollm2, **target)["effects"])
+    raising = np.argsort(-contributions, axis=None)[:2]
+    for layer, head in np.column_stack(np.unravel_index(raising, contributions.shape)).tolist():
+        visit.head(layer, head).click()
+        shows_effect(visit, layer, head, contributions[layer, head])
+        expect(page.get_by_text(re.compile(rf"^Writes \+{short(contributions[layer, head])} logits"))).to_be_visible()
+
+    for layer, head in FLIP:
+        visit.head(layer, head).click()
+        page.get_by_role("button", name=f"switch {layer}.{head} off").click()
+    said = page.get_by_text("\N{LEFT DOUBLE QUOTATION MARK} John\N{RIGHT DOUBLE QUOTATION MARK} instead of")
+    expect(said).to_be_visible()
+    expect(without(visit).first).to_contain_text(" John")
+    after = effect(server, TEXT, smollm2, method="ablation", heads=["0.0", "23.3", "29.1"], **target)["together"]
+    assert after["after"][0]["text"] == " John"
+    expect(without(visit).first).to_contain_text(f"{100 * after['after'][0]['probability']:.0f}")
+    page.get_by_role("button", name="all on").click()
+    expect(without(visit)).to_have_count(0)
+
+    visit = visits(viewport=tall).open(address(model=smollm2, text=TEXT, head="0.0", target='[" Mary", " John"]'))
+    keys = visit.page.keyboard
+    keys.press("p")
+    expect(visit.page.get_by_role("textbox", name="Target", exact=True)).to_have_value('" Mary"')
+    visit.head(0, 0).focus()
+    for steps in ("x", *("ArrowDown",) * 23, *("ArrowRight",) * 3, "x", *("ArrowDown",) * 6, *("ArrowLeft",) * 2, "x"):
+        keys.press(steps)
+    expect(visit.page.get_by_role("textbox", name="heads off")).to_have_value("0.0 23.3 29.1")
+    expect(without(visit).first).to_contain_text(" John")
+    expect(visit.head(23, 3)).to_have_attribute("title", "switched off")
+
+
+def test_grids_are_those_of_the_interface(visit: Visit, server: Server) -> None:
+    """By ablation and by patching, for what was clicked or typed, at the pinned token; what changed is never shown as if it had not."""
+    page = visit.page
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url) if re.search("effects|Effects", request.url) else None)
+    visit.open(address(model="writer", text=SHORT, head="1.2"))
+    assert asked == []
+    page.keyboard.press("p")
+    first, second = effect(server, SHORT, "writer")["predictions"][:2]
+    expect(outcomes(visit).first).to_contain_text(f"{100 * first['probability']:.1f}")
+    outcomes(visit).nth(1).focus()
+    page.keyboard.press("Enter")
+    expect(outcomes(visit).nth(1)).to_have_attribute("aria-pressed", "true")
+    over = page.get_by_role("textbox", name="Over")
+    over.fill("t")
+    over.press("Enter")
+    target = {"target": [second["id"], "t"]}
+    colour_by(visit, "ablation")
+    shows_effect(visit, 1, 2, effect(server, SHORT, "writer", method="ablation", **target)["effects"][1][2])
+    page.get_by_role("group", name="replaced by").get_by_text("zero").click()
+    zero = {"name": "ablation", "how": "zero"}
+    shows_effect(visit, 1, 2, effect(server, SHORT, "writer", method=zero, **target)["effects"][1][2])
+    axe.check(visit)
+
+    visit.tokens.nth(2).click()
+    compute = page.get_by_role("button", name="Compute")
+    expect(compute).to_be_visible()
+    expect(page.locator(".holder")).to_have_attribute("aria-busy", "true")
+    compute.click()
+    at = effect(server, SHORT, "writer", method=zero, position=2, **target)
+    shows_effect(visit, 1, 2, at["effects"][1][2])
+    page.reload()
+    shows_effect(visit, 1, 2, at["effects"][1][2])
+    page.keyboard.press("Escape")
+    visit.submit("Another cat.")
+    expect(compute).to_be_visible()
+    expect(page.locator(".holder")).to_have_attribute("aria-busy", "true")
+
+    visit.submit(SHORT)
+    colour_by(visit, "patching")
+    page.get_by_role("button", name="choose another text").click()
+    page.get_by_label("Compare with another text").fill(OTHER)
+    page.keyboard.press("Enter")
+    visit.idle()
+    compute.click()
+    patched = {"method": "patching", "against": OTHER, **target}
+    shows_effect(visit, 1, 2, effect(server, SHORT, "writer", **patched)["effects"][1][2])
+    page.get_by_role("group", name="Patching").get_by_text("destroys").click()
+    patched["method"] = {"name": "patching", "direction": "noise"}
+    shows_effect(visit, 1, 2, effect(server, SHORT, "writer", **patched)["effects"][1][2])
+
+
+def test_what_is_refused_is_said(visit: Visit) -> None:
+    """Without a head, under another mechanism, and for a target that is no token: one sentence each, and nothing is asked for in vain."""
+    page = visit.page
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url) if "/effects" in request.url else None)
+    visit.open(address(text=SHORT, predict="show", colour="effect.contribution"))
+    reason = "This model has no head that predicts tokens, or classes of whole inputs."
+    expect(page.locator(".effects p")).to_have_text(reason)
+    expect(page.get_by_text("Not available.")).to_be_visible()
+    axe.check(visit)
+    assert asked == []
+    choose_model(visit, "writer")
+    expect(outcomes(visit)).to_have_count(8)
+    target = page.get_by_role("textbox", name="Target", exact=True)
+    target.fill(" no such token")
+    target.press("Enter")
+    expect(page.get_by_text(re.compile(r"The target has \d+ tokens in this model"))).to_be_visible()
+    page.get_by_role("button", name="own choice").click()
+    expect(outcomes(visit)).to_have_count(8)
+    page.get_by_role("button", name="Close predictions").click()
+    expect(page.get_by_role("group", name="Predictions", exact=True)).to_have_count(0)
+    expect(page).not_to_have_url(re.compile("effect|predict"))
