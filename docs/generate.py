@@ -18,6 +18,7 @@ from typing import Any
 
 import declared
 import measured
+import scored
 from click.testing import CliRunner
 from declared import table
 
@@ -331,6 +332,10 @@ PARTS: dict[str, Callable[..., str]] = {
     "faults": measured.faults,
     "load": measured.load,
     "proof": measured.proof,
+    "scores": scored.scores,
+    "known-head": scored.known,
+    "edges": scored.edges,
+    "scored": scored.scored,
     "twin-worth": measured.twin_worth,
     "twin-tuned": measured.twin_tuned,
     "twin-seeds": measured.twin_seeds,

@@ -14,6 +14,7 @@ from benchmarks.__main__ import BENCHMARKS
 
 ROOT = Path(__file__).parents[1]
 NOT_MEASUREMENTS = {"__init__", "__main__", "bare", "common", "browsing", "visitors", "engines", "proof"}
+NOT_MEASUREMENTS |= {"scores", "score_cases", "score_check", "score_edges", "score_summary"}
 
 
 # One of the library, one of studies, one of the page; a command runs a fourth.
