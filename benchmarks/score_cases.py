@@ -22,6 +22,7 @@ AFTER_HEAD_NOUN = {"of", "about", "that", "who", "which"}
 DETERMINERS = {"A", "An", "The", "This", "That", "These", "Those", "Some", "Most", "Many", "All", "Every", "Each"}
 # Value zeroing runs every layer once per token.
 SLOW = ("value-zeroing",)
+LONGEST = 128  # tokens of a reaction: effective-published reads no more
 REPEATED = 50  # tokens, each of which comes twice
 
 
@@ -160,7 +161,7 @@ def reactions(model: Model, folder: Path) -> Iterator[Case]:
                 for query, number in zip(queries, reaction.products, strict=True)
                 if number and number in reaction.reactants
             ]
-            if questions and len(tokens) <= model.facts.max_tokens:
+            if questions and len(tokens) <= LONGEST:
                 yield Case([token.id for token in tokens], questions)
 
 

@@ -22,10 +22,10 @@ from headscope import Model
 
 from .score_cases import TRUTHS, Case, Missing, Question
 from .score_edges import pieces
+from .score_summary import Ranks
 from .scores import BUILD, KINDS, TEXT, keep, load, table
 
-TOLERANCE = 1e-4
-QUESTIONS = 3
+TOLERANCE = 1e-5
 EDGES = 2
 EPSILON = float(np.finfo(np.float32).eps)  # of the arithmetic whose null space is judged
 VALUES = ("v_proj", "attention.value")
@@ -146,25 +146,19 @@ def check_truth(kind: str, data: Path, inputs: int) -> dict[str, Any]:
 
 
 def check(run: Pass, case: Case, stored: dict[str, np.ndarray], causal: bool) -> Iterator[bool]:
-    """Yield whether ranks agree: those of every head, at some questions."""
+    """Yield whether ranks agree: those of every head, at the first, the middle and the last question."""
     layers, heads, count, _ = run.weights.shape
     rollout = rolled(run)
-    for place in sorted({0, len(case.questions) // 2, len(case.questions) - 1})[:QUESTIONS]:
+    for place in sorted({0, len(case.questions) // 2, len(case.questions) - 1}):
         question = case.questions[place]
-        for layer in range(layers):
-            for head in range(heads):
-                for name, row in rows_of(
-                    run, layer, head, question.query, question.query + 1 if causal else count
-                ).items():
-                    yield agrees(
-                        row,
-                        question,
-                        *(int(stored[f"{name}/{part}"][place, layer, head]) for part in ("larger", "equal")),
-                    )
-            row = rollout[layer, question.query]
-            yield agrees(
-                row, question, *(int(stored[f"rollout/{part}"][place, layer, 0]) for part in ("larger", "equal"))
-            )
+        seen = question.query + 1 if causal else count
+        rows = {("rollout", layer, 0): rollout[layer, question.query] for layer in range(layers)}
+        for layer, head in np.ndindex(layers, heads):
+            found = rows_of(run, layer, head, question.query, seen)
+            rows |= {(name, layer, head): row for name, row in found.items()}
+        for (name, layer, head), row in rows.items():
+            larger, equal = (int(stored[f"{name}/{part}"][place, layer, head]) for part in Ranks._fields)
+            yield agrees(row, question, larger, equal)
 
 
 def check_edges(kind: str, inputs: int) -> dict[str, Any]:

@@ -49,9 +49,9 @@ def main() -> None:
         parser.error(f"unknown kinds: {', '.join(sorted(unknown))}")
     for kind in chosen.kinds or KINDS:
         try:
-            keep(
-                kind, score(kind, chosen.data, chosen.inputs) if kind in TRUTHS else without_edges(kind, chosen.inputs)
-            )
+            truth = kind in TRUTHS
+            found = score(kind, chosen.data, chosen.inputs) if truth else without_edges(kind, chosen.inputs)
+            keep(kind, found)
         except Missing as error:
             print(f"{kind}: {error}")
 

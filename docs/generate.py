@@ -336,6 +336,7 @@ PARTS: dict[str, Callable[..., str]] = {
     "known-head": scored.known,
     "edges": scored.edges,
     "scored": scored.scored,
+    "beside-weights": scored.beside_weights,
     "twin-worth": measured.twin_worth,
     "twin-tuned": measured.twin_tuned,
     "twin-seeds": measured.twin_seeds,

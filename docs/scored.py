@@ -16,6 +16,11 @@ BASELINES = {
     "contribution": "direct contribution",
 }
 EDGES = "faithfulness"
+SHOWN = {
+    "correlation": "rank correlation with effects of edges",
+    "within": "rank correlation among edges of similar weight",
+    "area": "prediction kept",
+}
 
 
 def scores(kind: str) -> str:
@@ -58,8 +63,7 @@ def edges() -> str:
     """Return one row per lens: how well it tells what happens without edges."""
     found = read("scores")[EDGES]
     rows = [
-        (_title(name, "explanation/"), *(_interval(row[of]) for of in ("correlation", "within", "area")))
-        for name, row in found["lenses"].items()
+        (_title(name, "explanation/"), *(_interval(row[of]) for of in SHOWN)) for name, row in found["lenses"].items()
     ]
     check = found.get("check")
     checked = "" if check is None else (
@@ -67,7 +71,21 @@ def edges() -> str:
         f"the largest difference is {check['difference']:.0e} of the largest effect of its input."
     )  # fmt: skip
     size = f"{found['inputs']} inputs, {found['edges']:,} edges.{checked}"
-    return f"{size}\n\n{table(('lens', 'rank correlation', 'among edges of similar weight', 'prediction kept'), rows)}"
+    return f"{size}\n\n{table(('lens', *SHOWN.values()), rows)}"
+
+
+def beside_weights(lens: str) -> str:
+    """Return one row per score: that of the weights, that of the lens, and the difference, where the two can differ."""
+    record = read("scores")
+    rows = []
+    for found in (record[kind] for kind in ("repetitions", "reactions")):
+        pair = [found["lenses"][name]["best"] for name in ("weights", lens)]
+        cells = (*(_interval(row["accuracy"]) for row in pair), _interval(pair[1]["against"], "+"))
+        rows.append((f"{found['title']}, accuracy of the best head", *cells))
+    for of, title in SHOWN.items():
+        pair = [record[EDGES]["lenses"][name] for name in ("weights", lens)]
+        rows.append((title, *(_interval(row[of]) for row in pair), _interval(pair[1][f"{of} against"], "+")))
+    return table(("score", "`weights`", f"`{lens}`", "difference"), rows)
 
 
 def scored(lens: str) -> str:
