@@ -256,7 +256,8 @@ function paintValue(
 ): void {
   context.fillStyle = css(colour)
   context.fillRect(x, y, cell, cell)
-  // A negative number has a sign that a positive one has not.
+  // Only small numbers would stand in small cells; a negative number has a sign that a positive one has not.
+  if (text === '\u22480' && cell < 23) return
   const written = [text, text.replace('\u22120.', '\u2212.')].find(({ length }) => cell >= 7 * length + 2)
   if (written === undefined) return
   context.fillStyle = inkOn(colour)

@@ -158,13 +158,13 @@ export class HeadEffects {
 
   #colours(): EffectColours | undefined {
     const method = methodOf(this.selection.colour)
-    if (!method || !this.able) return undefined
+    // Why nothing is predicted is said beside the predictions.
+    if (!method || !this.able || this.reason !== '') return undefined
     const [run, wanted] = [this.#gridRun, this.wantedGrid]
     const { found } = run
     const fresh = run.current(wanted)
     const values = found?.wanted.model === this.#analysis?.model ? found?.effect.values : undefined
-    // Why nothing is predicted is said beside the predictions.
-    const failed = this.reason || this.predicted.error(this.wantedPrediction) ? 'Not available.' : ''
+    const failed = this.predicted.error(this.wantedPrediction) ? 'Not available.' : ''
     const said = failed || this.#lacking || run.error(wanted) || fresh?.gap || ''
     return {
       declaration: EFFECTS[method],

@@ -4,6 +4,7 @@ import {
   beforeSentence,
   changeOfFirst,
   fallSentence,
+  patchSentence,
   quoted,
   rankSentence,
   targetTexts,
@@ -74,5 +75,8 @@ it('changes are said in words', () => {
     'It rises by 1.3 logits',
     'It stays as it is',
   ])
+  expect(patchSentence('noise', 3, 6, -6)).toBe(
+    'Patching destroys 3 of the 12 logits between the two texts (25\u00a0%).',
+  )
   expect(['\n', ' a', ' '].map(quoted)).toEqual(['\u201c\u21b5\u201d', '\u201c a\u201d', '\u201c\u2423\u201d'])
 })

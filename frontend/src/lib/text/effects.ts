@@ -44,6 +44,13 @@ export const fallSentence = (name: string, effect: number): string =>
     ? `${name} stays as it is`
     : `${name} ${effect > 0 ? 'falls' : 'rises'} by ${short(Math.abs(effect))} logits`
 
+/** What one head carries of the difference of the target between two texts. */
+export function patchSentence(direction: string, effect: number, value: number, baseline: number): string {
+  const whole = value - baseline
+  const share = whole === 0 ? '' : ` (${percent(effect / whole)})`
+  return `Patching ${direction === 'noise' ? 'destroys' : 'restores'} ${short(effect)} of the ${short(whole)} logits between the two texts${share}.`
+}
+
 /** Why nothing is predicted. */
 export const PIN = 'Pin a token to see what the model predicts in its place, or mask one.'
 export const NOT_SOFTMAX =

@@ -16,7 +16,7 @@ export interface Fold {
   sides: readonly (readonly [queries: Axis, keys: Axis])[]
 }
 
-type Json = string | number | boolean | null | readonly Json[] | { readonly [name: string]: Json }
+export type Json = string | number | boolean | null | readonly Json[] | { readonly [name: string]: Json }
 
 /** The request of an analysis through these lenses, as the interface takes it. */
 export function requestOf(analysis: Analysis, lenses: readonly string[]): Record<string, Json> {
@@ -121,7 +121,7 @@ function analyze(name: string, { model, image, ...rest }: Record<string, Json>):
   ]
 }
 
-const shellQuoted = (text: string) => `'${text.replaceAll("'", "'\\''")}'`
+export const shellQuoted = (text: string) => `'${text.replaceAll("'", "'\\''")}'`
 
 /** Lines that fold the maps. */
 function pythonFold({ unit, sides }: Fold, both: boolean): string[] {
