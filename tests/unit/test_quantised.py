@@ -18,7 +18,7 @@ import headscope
 from headscope import LENSES, MEASURES
 from headscope.analysis.request import explain_missing
 from headscope.capture import batches_exactly, examine
-from headscope.errors import Unsupported
+from headscope.errors import ModelNotExact, Unsupported
 from headscope.models.catalog import Catalog
 from headscope.settings import Settings
 
@@ -234,6 +234,16 @@ def test_folders_of_quantised_models(folder: Path, way: str, tmp_path: Path) -> 
     assert model.bytes < 0.4 * headscope.load(folder).bytes
     card = Catalog(Settings(model_dirs=[tmp_path.parent])).describe(tmp_path.name)
     assert (card["quantised_by"], card["parameters"], card["available"]) == ("bitsandbytes", None, True)
+
+
+def test_a_package_that_fails(folder: Path) -> None:
+    """Its kernel cannot run on this machine: the error names the package."""
+    module = quantised(folder, "buffers", torch.float16)
+    module.model.layers[0].mlp.up_proj.qweight = module.model.layers[0].mlp.up_proj.qweight[:, 1:]
+    with pytest.raises(
+        ModelNotExact, match=r"^The layers of this model that are quantised by tests fail on this machine"
+    ):
+        headscope.analyze(module, token_ids=IDS)
 
 
 @pytest.mark.parametrize("way", ["nf4", "subclass", "buffers"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from headscope.models import loading, widening
 from tests.sweep.build import build
 
 from .conftest import hooks
-from .test_dispatch import MADE, analysed, assert_same, made
+from .test_dispatch import MADE, analysed, assert_same, from_memory, made, split
 
 IDS = [5, 17, 5, 42, 9, 23]
 
@@ -128,3 +129,11 @@ def test_large_folders_keep_their_type(tmp_path: Path, large: None, monkeypatch:
     for most, dtype in ((added, "float32"), (added - 1, "bfloat16")):
         monkeypatch.setattr(widening, "MOST_ADDED", most)
         assert loading.kept_dtype(tmp_path / "narrow", "float32") == dtype
+
+
+@pytest.mark.parametrize("dispatch", [from_memory, split])
+def test_parts_elsewhere_are_widened_on_their_way(dispatch: Callable[..., Any], large: None, tmp_path: Path) -> None:
+    """Weights in memory by their own hook, offloaded ones by accelerate's."""
+    module = dispatch("llama", made("llama", torch.bfloat16), tmp_path)
+    assert_same(analysed(module), widened_at_once(made("llama", torch.bfloat16)))
+    assert {one.dtype for one in module.parameters()} == {torch.bfloat16}

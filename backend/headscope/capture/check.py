@@ -86,8 +86,11 @@ def _examine(model: Model, pictured: bool) -> AttentionSites:
     except HeadscopeError:
         raise
     except Exception as error:  # a model may raise anything
+        package = model.quantised_by
         raise ModelNotExact(
-            "The model's eager attention fails on a short probe, so captured weights cannot be verified."
+            f"The layers of this model that are quantised by {package} fail on this machine, or the model's eager attention does. Check the package's installation."
+            if package
+            else "The model's eager attention fails on a short probe, so captured weights cannot be verified."
         ) from error
     found = returned_weights(theirs)
     faults = _faults(found, encoded)
