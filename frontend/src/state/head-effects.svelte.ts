@@ -199,6 +199,8 @@ export class HeadEffects {
     if (this.wantedWithout) void this.without.ask(this.wantedWithout)
     else this.without.stop()
     if (this.wantedGrid && this.grid.has(this.wantedGrid.key)) void this.grid.ask(this.wantedGrid)
+    // What was only passed on the way to something else is not computed to the end.
+    else if (!this.grid.isRunning(this.wantedGrid)) this.grid.stop()
   }
 
   /** Compute the grid. */
