@@ -134,11 +134,15 @@ export function paintValues(
   context.font = "12px ui-monospace, 'DejaVu Sans Mono', monospace"
   context.textAlign = 'center'
   context.textBaseline = 'middle'
+  const texts = values.map((row) => row.map((value) => (value === null ? '' : inCell(write(value), layout.cell))))
+  // Numbers in some cells only would look as if the others were 0.
+  const numbered = texts.every((row) => !row.includes(undefined))
   eachCell(layout, ({ layer, head }, x, y) => {
     const value = values[layer]?.[head] ?? null
     frame(context, [x, y, layout.cell], palette)
     if (value === null) hatch(context, [x, y, layout.cell], palette)
-    else paintValue(context, [x, y, layout.cell], write(value), table[colourIndex(value, scale)])
+    else
+      paintValue(context, [x, y, layout.cell], (numbered && texts[layer][head]) || '', table[colourIndex(value, scale)])
   })
   return context
 }
@@ -248,6 +252,11 @@ export function paintHeadings(
   if (!layered) context.fillText('head \u2192', left, top - 26)
 }
 
+/** A number as short as a cell is wide; undefined if it does not fit. */
+const inCell = (text: string, cell: number) =>
+  // A negative number has a sign that a positive one has not.
+  [text, text.replace('\u22120.', '\u2212.')].find(({ length }) => cell >= 7 * length + 2)
+
 function paintValue(
   context: DrawingContext,
   [x, y, cell]: [number, number, number],
@@ -256,12 +265,8 @@ function paintValue(
 ): void {
   context.fillStyle = css(colour)
   context.fillRect(x, y, cell, cell)
-  // Only small numbers would stand in small cells; a negative number has a sign that a positive one has not.
-  if (text === '\u22480' && cell < 23) return
-  const written = [text, text.replace('\u22120.', '\u2212.')].find(({ length }) => cell >= 7 * length + 2)
-  if (written === undefined) return
   context.fillStyle = inkOn(colour)
-  context.fillText(written, x + cell / 2, y + cell / 2 + 1)
+  context.fillText(text, x + cell / 2, y + cell / 2 + 1)
 }
 
 /** A hairline around a cell, painted because a thousand CSS borders slow down scrolling. */
