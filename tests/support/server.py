@@ -210,8 +210,8 @@ class Server(Program):
         return [child for child in found if "forkserver" in " ".join(_cmdline(child))]
 
     def child(self) -> psutil.Process:
-        """The worker process, once there is one."""
-        return eventually(self.children, "a worker process")[0]
+        """The worker process, once there is one. Beside it there may be one that downloads models, and so has none in memory."""
+        return max(eventually(self.children, "a worker process"), key=_memory)
 
     def kill_child(self) -> None:
         """Kill the worker process and wait for its end."""
@@ -324,6 +324,13 @@ class Server(Program):
     def metric(self, name: str) -> int:
         """A number of /metrics, by its name with its labels."""
         return value_of(self.client.get("/metrics").text, name)
+
+
+def _memory(process: psutil.Process) -> int:
+    try:
+        return int(process.memory_info().rss)
+    except psutil.NoSuchProcess:
+        return 0
 
 
 def _cmdline(process: psutil.Process) -> list[str]:
