@@ -8,7 +8,6 @@ the largest count as equal. What was found is kept beside the scores, in docs/me
 
 from __future__ import annotations
 
-import argparse
 import copy
 from collections.abc import Iterator
 from itertools import islice
@@ -23,7 +22,7 @@ from headscope import Model
 from .score_cases import TRUTHS, Case, Missing, Question
 from .score_edges import pieces
 from .score_summary import Ranks
-from .scores import BUILD, KINDS, TEXT, keep, load, table
+from .scores import BUILD, TEXT, arguments, keep, load, table
 
 TOLERANCE = 1e-5
 EDGES = 2
@@ -192,12 +191,8 @@ def slow_effect(slow: Slow, run: Pass, ids: list[int], layer: int, head: int, ke
 
 def main() -> None:
     """Check the named kinds, or all."""
-    parser = argparse.ArgumentParser("python -m benchmarks.score_check", description=__doc__)
-    parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"kinds (default: all): {', '.join(KINDS)}")
-    parser.add_argument("--data", type=Path, default=Path("data"), help="folder with the data sets")
-    parser.add_argument("--inputs", type=int, default=100, help="most inputs of each kind (default: 100)")
-    chosen = parser.parse_args()
-    for kind in chosen.kinds or KINDS:
+    chosen = arguments("score_check", __doc__)
+    for kind in chosen.kinds:
         try:
             truth = kind in TRUTHS
             found = check_truth(kind, chosen.data, chosen.inputs) if truth else check_edges(kind, chosen.inputs)

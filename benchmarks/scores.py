@@ -38,7 +38,19 @@ TABLE = ROOT / "docs" / "measured" / "scores.json"
 
 def main() -> None:
     """Score the named kinds, or all."""
-    parser = argparse.ArgumentParser("python -m benchmarks.scores", description=__doc__)
+    chosen = arguments("scores", __doc__)
+    for kind in chosen.kinds:
+        try:
+            truth = kind in TRUTHS
+            found = score(kind, chosen.data, chosen.inputs) if truth else without_edges(kind, chosen.inputs)
+            keep(kind, found)
+        except Missing as error:
+            print(f"{kind}: {error}")
+
+
+def arguments(name: str, description: str | None) -> argparse.Namespace:
+    """Read the arguments of benchmarks.scores and benchmarks.score_check."""
+    parser = argparse.ArgumentParser(f"python -m benchmarks.{name}", description=description)
     parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"kinds (default: all): {', '.join(KINDS)}")
     parser.add_argument("--data", type=Path, default=Path("data"), help="folder with the data sets")
     parser.add_argument("--inputs", type=int, default=100, help="most inputs of each kind (default: 100)")
@@ -47,13 +59,8 @@ def main() -> None:
         parser.error(f"intervals need {LEAST} inputs")
     if unknown := set(chosen.kinds) - set(KINDS):
         parser.error(f"unknown kinds: {', '.join(sorted(unknown))}")
-    for kind in chosen.kinds or KINDS:
-        try:
-            truth = kind in TRUTHS
-            found = score(kind, chosen.data, chosen.inputs) if truth else without_edges(kind, chosen.inputs)
-            keep(kind, found)
-        except Missing as error:
-            print(f"{kind}: {error}")
+    chosen.kinds = chosen.kinds or list(KINDS)
+    return chosen
 
 
 def keep(kind: str, found: dict[str, Any]) -> None:

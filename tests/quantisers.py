@@ -1,7 +1,7 @@
 """Packages that quantise weights, each in its own ways, on this machine: python -m tests.quantisers
 
 For every way that is installed and runs: the largest difference of an attention weight, and of a contribution to an output (relative), from the same model with
-dequantised weights, and whether the model saved to a folder gives the same maps. Exits with status 1 if a difference exceeds that which the results declare.
+dequantised weights, and if the model gives the same maps after it was saved to a folder. Exits with status 1 if a difference exceeds what the results declare.
 Packages: bitsandbytes, torchao, optimum-quanto.
 """
 

@@ -182,7 +182,7 @@ def check_effect(method: EffectMethod, tower: Tower, queries: int, keys: int, li
     if (actual := needed(longest)) > limit:
         fitting = bisect_right(range(longest), limit, key=needed) - 1
         raise BudgetExceeded(
-            f"{method.title} for {longest} tokens needs about {size(actual)}; one job may take {size(limit)}. Analyse at most {fitting} tokens, or choose another method.",
+            f"{method.title} for {longest} tokens needs about {size(actual)}; one job may take {size(limit)}. Analyse at most {fitting} tokens.",
             limit=limit,
             actual=actual,
         )

@@ -21,7 +21,7 @@ IDLE_SECONDS = 0.1
 PAUSE_SECONDS = 0.5
 # For the server: it ends a transaction whose client stands still, and so releases its locks.
 OPTIONS = "-c idle_in_transaction_session_timeout=10s"
-# A statement waits for a lock for this part of the time at most: a server that answers so is not a silent one, which no request would ask for a while.
+# Share of `seconds` after which PostgreSQL itself ends the wait for a lock. Without an answer, it would count as silent, and new connections would be refused for PAUSE_SECONDS.
 LOCK_SHARE = 0.8
 # For the network: a machine that is gone is noticed, in s (the last one in ms).
 KEEPALIVE: dict[str, Any] = {

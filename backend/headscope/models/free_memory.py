@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
@@ -42,9 +43,10 @@ def check(folder: Path, places: Mapping[str, Any], dtype: torch.dtype | None) ->
 
 def release() -> None:
     """Give freed memory back to the operating system, where the C library keeps it."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc only
-    if trim is not None:
-        trim(0)
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc only
+        if trim is not None:
+            trim(0)
 
 
 def _device(name: str, places: Mapping[str, Any]) -> str:

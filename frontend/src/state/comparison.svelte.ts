@@ -1,6 +1,7 @@
 /** A comparison of two analyses, or of two lenses of one: aligned tokens, similarity of heads, and differences of maps. */
 
 import { type Analysis, type Declaration, type Head, headName } from '../lib/data/analysis'
+import { headNumber } from '../lib/data/measures'
 import type { Comparisons } from '../lib/data/source'
 import {
   type Alignment,
@@ -27,22 +28,8 @@ export const COSINE =
 export const DIVERGENCE =
   'How differently the two maps distribute each query’s attention, averaged over queries: 0 for identical rows, 1 for rows that share no key.'
 
-const declared = (name: string, title: string, doc: string, unit: string, signed: boolean): Declaration => ({
-  name: `compared:${name}`,
-  title,
-  doc,
-  not: '',
-  axes: ['L', 'H'],
-  unit,
-  range: [signed ? -1 : 0, 1],
-  signed,
-  lenses: [],
-  citation: '',
-  columns: [],
-  units: {},
-  classes: [],
-  params: {},
-})
+const declared = (name: string, title: string, doc: string, unit: string, signed: boolean): Declaration =>
+  headNumber({ name: `compared:${name}`, title, doc, not: '', unit, range: [signed ? -1 : 0, 1], signed })
 
 /** Measures of similarity that heads can be coloured by, if both analyses have the same heads. Nonnegative maps have a cosine of at least 0. */
 export function likenessNumbers(likeness: Likeness | undefined): HeadNumbers[] {

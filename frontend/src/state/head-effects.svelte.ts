@@ -158,7 +158,7 @@ export class HeadEffects {
 
   #colours(): EffectColours | undefined {
     const method = methodOf(this.selection.colour)
-    // Why nothing is predicted is said beside the predictions.
+    // The panel of predictions shows the reason.
     if (!method || !this.able || this.reason !== '') return undefined
     const [run, wanted] = [this.#gridRun, this.wantedGrid]
     const { found } = run

@@ -63,7 +63,7 @@ it('heads are ranked by size, whatever the sign', () => {
   expect(rankOf(values, { layer: 4, head: 0 })).toBeUndefined()
 })
 
-it('changes are said in words', () => {
+it('changes have a sentence', () => {
   expect(changeOfFirst(known, [known[1], known[0]])).toBe('\u201c John\u201d instead of \u201c Mary\u201d.')
   expect(changeOfFirst(known, [{ ...known[0], probability: 0.5 }])).toBe(
     '\u201c Mary\u201d stays first: 90\u00a0% before, 50\u00a0% now.',

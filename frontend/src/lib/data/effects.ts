@@ -1,4 +1,4 @@
-/** What heads do to a prediction: what is asked for, and what is answered. */
+/** Effects of heads on a prediction: the request and the result. */
 import type { Head } from './analysis'
 
 /** A token or class, by its text or number. */

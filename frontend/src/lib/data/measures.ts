@@ -10,6 +10,20 @@ export function headNumbers(measures: readonly Declaration[]): Declaration[] {
   })
 }
 
+/** The declaration of a number per head that is not a measure. */
+export const headNumber = (
+  given: Pick<Declaration, 'name' | 'title' | 'doc' | 'not' | 'unit' | 'range' | 'signed'>,
+): Declaration => ({
+  ...given,
+  axes: ['L', 'H'],
+  lenses: [],
+  citation: '',
+  columns: [],
+  units: {},
+  classes: [],
+  params: {},
+})
+
 function columnOf(measure: Declaration, column: string): Declaration {
   const { name, title, columns, units, unit, range } = measure
   const inShares = /^(from|share)_\d+$/.test(column)

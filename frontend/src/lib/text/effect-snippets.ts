@@ -1,7 +1,7 @@
 /** An effect as code: a Python script and a shell command that give the same numbers. */
 import { type Analysis, headName } from '../data/analysis'
 import type { EffectRequest } from '../data/effects'
-import { type Json, pythonLiteral, requestOf, shellQuoted } from './snippets'
+import { curlId, curlPost, type Json, pythonLiteral, requestOf, shellQuoted } from './snippets'
 
 /** What `headscope.effect` takes of an analysis. */
 const GIVEN = ['text', 'text_pair', 'token_ids', 'target_ids', 'mask', 'max_tokens', 'kind']
@@ -41,12 +41,10 @@ export function curlEffect(analysis: Analysis, request: EffectRequest, root: str
     ...(against === undefined ? {} : { against }),
     method: methodOf(request),
   }
-  const post = (url: string) =>
-    `curl --silent --fail ${url} --header 'Content-Type: application/json' --header 'Prefer: wait=60'`
+  const analysed = { ...requestOf(analysis, ['weights']), maps: false }
   return [
-    `id=$(${post(shellQuoted(`${root}analyses`))} \\`,
-    `  --data ${shellQuoted(JSON.stringify({ ...requestOf(analysis, ['weights']), maps: false }))} | python3 -c 'import json, sys; print(json.load(sys.stdin)["id"])')`,
-    `${post(`${shellQuoted(root)}"analyses/$id/effects"`)} --data ${shellQuoted(JSON.stringify(body))}`,
+    ...curlId(analysed, root),
+    `${curlPost(`${shellQuoted(root)}"analyses/$id/effects"`, 60)} --data ${shellQuoted(JSON.stringify(body))}`,
     '',
   ].join('\n')
 }

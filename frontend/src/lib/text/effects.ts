@@ -1,6 +1,7 @@
 /** Effects of heads in words. */
 import type { Declaration, Predicts } from '../data/analysis'
 import type { MethodName, Output, Prediction, Target } from '../data/effects'
+import { headNumber } from '../data/measures'
 import { percent, plural, short } from './format'
 import { isolate } from './names'
 
@@ -79,22 +80,8 @@ export function rankSentence(place: { rank: number; count: number } | undefined)
     : `, number ${place.rank} of ${place.count} heads`
 }
 
-const declared = (name: MethodName, title: string, doc: string, not: string): Declaration => ({
-  name: `effect.${name}`,
-  title,
-  doc,
-  not,
-  axes: ['L', 'H'],
-  unit: 'logits',
-  range: [null, null],
-  signed: true,
-  lenses: [],
-  citation: '',
-  columns: [],
-  units: {},
-  classes: [],
-  params: {},
-})
+const declared = (name: MethodName, title: string, doc: string, not: string): Declaration =>
+  headNumber({ name: `effect.${name}`, title, doc, not, unit: 'logits', range: [null, null], signed: true })
 
 export const EFFECTS: Record<MethodName, Declaration> = {
   contribution: declared(

@@ -171,13 +171,21 @@ function foldQuery({ unit, sides: [[queries, keys]] }: Fold): string {
   return `&groups=${ranges(queries)}${keys === queries ? '' : `&key_groups=${ranges(keys)}`}`
 }
 
+/** A command that sends JSON, and waits up to so many seconds for the result. */
+export const curlPost = (url: string, seconds: number) =>
+  `curl --silent --fail ${url} --header 'Content-Type: application/json' --header 'Prefer: wait=${seconds}'`
+
+/** Lines that ask the server at `root` for an analysis, and keep its id. */
+export const curlId = (body: Record<string, Json>, root: string): string[] => [
+  `id=$(${curlPost(shellQuoted(`${root}analyses`), 30)} \\`,
+  `  --data ${shellQuoted(JSON.stringify(body))} | python3 -c 'import json, sys; print(json.load(sys.stdin)["id"])')`,
+]
+
 /** A command that asks the server at `root` for the analysis, and then for the map as JSON. */
 export function curlSnippet({ analysis, lens, head }: SnippetSide, root: string, fold?: Fold): string {
-  const body = shellQuoted(JSON.stringify(requestOf(analysis, [lens])))
   const one = analysis.maps[lens]?.by_layer ? `layer=${head.layer}` : `layer=${head.layer}&head=${head.head}`
   return [
-    `id=$(curl --silent --fail ${shellQuoted(`${root}analyses`)} --header 'Content-Type: application/json' --header 'Prefer: wait=30' \\`,
-    `  --data ${body} | python3 -c 'import json, sys; print(json.load(sys.stdin)["id"])')`,
+    ...curlId(requestOf(analysis, [lens]), root),
     `curl --silent --fail ${shellQuoted(root)}"analyses/$id/maps/${lens}?${one}${fold ? foldQuery(fold) : ''}&format=json"`,
     '',
   ].join('\n')
