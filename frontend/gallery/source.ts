@@ -198,6 +198,7 @@ export const fixedCatalogue = {
       declaration(name, name, {}),
     ),
   ],
+  effects: [],
 }
 
 const REFUSED: Record<string, string> = { norm: 'It is not known where this model puts its heads together.' }

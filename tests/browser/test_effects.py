@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Locator, expect
 
+from headscope.effects import EFFECTS
 from tests.browser import axe
 from tests.browser.test_inputs import choose_model
 from tests.browser.visit import Visit, address
@@ -131,9 +132,13 @@ def test_grids_are_those_of_the_interface(visits: Begin, server: Server, models:
     visit = visits(permissions=["clipboard-read", "clipboard-write"])
     page = visit.page
     asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url) if re.search("effects|Effects", request.url) else None)
+    asks = re.compile("analyses/.*/effects|Effects")
+    page.on("request", lambda request: asked.append(request.url) if asks.search(request.url) else None)
     visit.open(address(model="writer", text=SHORT, head="1.2"))
     assert asked == []
+    offered = page.get_by_role("combobox", name="colour by").locator("option[value^='effect.']")
+    declared = [[f"effect.{name}", method.doc] for name, method in EFFECTS.items()]
+    assert offered.evaluate_all("(all) => all.map(({ value, title }) => [value, title])") == declared
     page.keyboard.press("p")
     first, second = effect(server, SHORT, "writer")["predictions"][:2]
     expect(outcomes(visit).first).to_contain_text(f"{100 * first['probability']:.1f}")
@@ -192,7 +197,8 @@ def test_what_is_refused_is_said(visit: Visit) -> None:
     """Without a head, under another mechanism, and for a target that is no token: one sentence each, and nothing is asked for in vain."""
     page = visit.page
     asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url) if "/effects" in request.url else None)
+    asks = re.compile("analyses/.*/effects")
+    page.on("request", lambda request: asked.append(request.url) if asks.search(request.url) else None)
     visit.open(address(text=SHORT, predict="show", colour="effect.contribution"))
     reason = "This model has no head that predicts tokens, or classes of whole inputs."
     expect(page.locator(".effects p")).to_have_text(reason)

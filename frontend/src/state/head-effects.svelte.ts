@@ -4,7 +4,9 @@ import {
   type Effect,
   type EffectRequest,
   type Effects,
+  effectNumber,
   methodOf,
+  methodRequest,
   type Target,
   toggleTarget,
   writeTarget,
@@ -12,7 +14,7 @@ import {
 import { SourceError } from '../lib/data/source'
 import { headsOf } from '../lib/data/subset'
 import { sameHead } from '../lib/maths/merge'
-import { EFFECTS, NOT_SOFTMAX, PIN } from '../lib/text/effects'
+import { NOT_SOFTMAX, PIN } from '../lib/text/effects'
 import { EffectRun, type WantedEffect } from './effect-run.svelte'
 import type { Pointer } from './pointer.svelte'
 import type { Selection } from './selection.svelte'
@@ -81,13 +83,10 @@ export class HeadEffects {
     this.#wanted({ method: { name: 'contribution' } }),
   )
   readonly wantedGrid: WantedEffect | undefined = $derived.by(() => {
-    const method = methodOf(this.selection.colour)
-    const { how, direction } = this.selection
-    if (method === 'contribution') return this.wantedPrediction
-    if (method === 'ablation') return this.#wanted({ method: { name: method, how } })
-    if (method === 'patching' && this.against)
-      return this.#wanted({ method: { name: method, direction }, against: this.against })
-    return undefined
+    const method = this.method(methodOf(this.selection.colour))
+    if (method?.name === 'contribution') return this.wantedPrediction
+    const request = method && methodRequest(method.name, this.selection, this.against)
+    return request && this.#wanted(request)
   })
   readonly wantedWithout: WantedEffect | undefined = $derived.by(() => {
     const { off, how } = this.selection
@@ -124,6 +123,15 @@ export class HeadEffects {
     this.without = new EffectRun(compute)
   }
 
+  /** The methods that the source has. */
+  get methods(): readonly Declaration[] {
+    return this.session.catalogue?.effects ?? []
+  }
+
+  method(name: string | undefined): Declaration | undefined {
+    return this.methods.find((one) => one.name === name)
+  }
+
   /** The source computes effects. */
   get able(): boolean {
     return this.source !== undefined
@@ -157,7 +165,7 @@ export class HeadEffects {
   }
 
   #colours(): EffectColours | undefined {
-    const method = methodOf(this.selection.colour)
+    const method = this.method(methodOf(this.selection.colour))
     // The panel of predictions shows the reason.
     if (!method || !this.able || this.reason !== '') return undefined
     const [run, wanted] = [this.#gridRun, this.wantedGrid]
@@ -167,7 +175,7 @@ export class HeadEffects {
     const failed = this.predicted.error(this.wantedPrediction) ? 'Not available.' : ''
     const said = failed || this.#lacking || run.error(wanted) || fresh?.gap || ''
     return {
-      declaration: EFFECTS[method],
+      declaration: effectNumber(method),
       values: fresh?.gap ? undefined : values,
       stale: !fresh,
       said:

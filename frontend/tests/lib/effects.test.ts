@@ -1,5 +1,13 @@
 import { describe, expect, it } from 'vitest'
-import { methodOf, parseTarget, rankOf, readOutput, toggleTarget, writeTarget } from '../../src/lib/data/effects'
+import {
+  methodOf,
+  methodRequest,
+  parseTarget,
+  rankOf,
+  readOutput,
+  toggleTarget,
+  writeTarget,
+} from '../../src/lib/data/effects'
 import {
   beforeSentence,
   changeOfFirst,
@@ -44,12 +52,17 @@ describe('a target', () => {
 })
 
 it('colours of the grid name their method', () => {
-  expect(['effect.ablation', 'effect.none', 'entropy', 'map'].map(methodOf)).toEqual([
-    'ablation',
-    undefined,
-    undefined,
-    undefined,
-  ])
+  expect(['effect.ablation', 'entropy', 'map'].map(methodOf)).toEqual(['ablation', undefined, undefined])
+})
+
+it('a method is requested with what is chosen for it', () => {
+  const chosen = { how: 'zero', direction: 'noise' }
+  expect(methodRequest('ablation', chosen, 'Other')).toEqual({ method: { name: 'ablation', how: 'zero' } })
+  expect(methodRequest('patching', chosen, '')).toBeUndefined()
+  expect(methodRequest('patching', chosen, 'Other')).toEqual({
+    method: { name: 'patching', direction: 'noise' },
+    against: 'Other',
+  })
 })
 
 it('heads are ranked by size, whatever the sign', () => {
