@@ -56,6 +56,12 @@ def short(value: float) -> str:
     return np.format_float_positional(float(f"{value:.{digits}g}"), trim="-").replace("-", "\N{MINUS SIGN}")
 
 
+def correlation(one: list[list[float]], other: list[list[float]]) -> float:
+    """Spearman's rank correlation of numbers without ties."""
+    ranks = [np.argsort(np.argsort(values, axis=None)) for values in (one, other)]
+    return float(np.corrcoef(*ranks)[0, 1])
+
+
 def copied(visit: Visit, what: str) -> str:
     """Copy this from the menu of the open head, and close the menu."""
     visit.page.get_by_role("button", name="copy", exact=True).click()
@@ -164,6 +170,15 @@ def test_grids_are_those_of_the_interface(visits: Begin, server: Server, models:
     answer = subprocess.run(["bash", "-c", command], capture_output=True, check=True, env={"PATH": path})
     assert json.loads(answer.stdout)["result"]["effects"] == zeroed
 
+    colour_by(visit, "attribution patching")
+    estimate = {"name": "attribution-patching", "of": "zero"}
+    estimated = effect(server, SHORT, "writer", method=estimate, **target)["effects"]
+    shows_effect(visit, 1, 2, estimated[1][2])
+    alike = short(correlation(estimated, zeroed))
+    expect(page.get_by_text(f"rank correlation with ablation {alike}", exact=True)).to_be_visible()
+    colour_by(visit, "ablation")
+    expect(page.get_by_text(f"rank correlation with attribution patching {alike}", exact=True)).to_be_visible()
+
     visit.tokens.nth(2).click()
     compute = page.get_by_role("button", name="Compute")
     expect(compute).to_be_visible()
@@ -191,6 +206,10 @@ def test_grids_are_those_of_the_interface(visits: Begin, server: Server, models:
     patched["method"] = {"name": "patching", "direction": "noise"}
     shows_effect(visit, 1, 2, effect(server, SHORT, "writer", **patched)["effects"][1][2])
     expect(page.get_by_text(re.compile(r"^Patching destroys .* logits between the two texts"))).to_be_visible()
+    colour_by(visit, "attribution patching")
+    patched["method"] = {"name": "attribution-patching", "of": "noise"}
+    shows_effect(visit, 1, 2, effect(server, SHORT, "writer", **patched)["effects"][1][2])
+    expect(page.get_by_text(re.compile("^rank correlation with patching "))).to_be_visible()
 
 
 def test_what_is_refused_is_said(visit: Visit) -> None:

@@ -1,6 +1,7 @@
 /** What heads do to a prediction of the analysis on screen: what is predicted, the target, the grid by effect, and what happens without some heads. */
 import { type Analysis, type Declaration, type Head, headName, type Predicts } from '../lib/data/analysis'
 import {
+  counterpartOf,
   type Effect,
   type EffectRequest,
   type Effects,
@@ -14,6 +15,7 @@ import {
 import { SourceError } from '../lib/data/source'
 import { headsOf } from '../lib/data/subset'
 import { sameHead } from '../lib/maths/merge'
+import { everyHead, headPoints, rankCorrelation } from '../lib/maths/scatter'
 import { NOT_SOFTMAX, PIN } from '../lib/text/effects'
 import { EffectRun, type WantedEffect } from './effect-run.svelte'
 import type { Pointer } from './pointer.svelte'
@@ -91,6 +93,18 @@ export class HeadEffects {
   readonly wantedWithout: WantedEffect | undefined = $derived.by(() => {
     const { off, how } = this.selection
     return off.length > 0 ? this.#wanted({ method: { name: 'ablation', how }, heads: off }) : undefined
+  })
+  /** The estimate of what the grid shows, or what it estimates, and Spearman's rank correlation of both; undefined unless both were computed. */
+  readonly agreement: { method: string; correlation: number } | undefined = $derived.by(() => {
+    const [shown, analysis] = [this.grid.current(this.wantedGrid), this.#analysis]
+    const method = counterpartOf(methodOf(this.selection.colour) ?? '', this.against)
+    const request = method && methodRequest(method, this.selection, this.against)
+    const wanted = request && this.#wanted(request)
+    const other = wanted && this.grid.kept(wanted.key)
+    if (!method || !shown || !other || !analysis) return undefined
+    const { points } = headPoints(shown.values, other.values, everyHead(analysis.layers, analysis.heads))
+    const correlation = rankCorrelation(points)
+    return Number.isNaN(correlation) ? undefined : { method, correlation }
   })
   /** The other text of a comparison; empty without one. */
   readonly against: string = $derived.by(() => {
@@ -206,7 +220,7 @@ export class HeadEffects {
     if (this.wantedPrediction) void this.predicted.ask(this.wantedPrediction)
     if (this.wantedWithout) void this.without.ask(this.wantedWithout)
     else this.without.stop()
-    if (this.wantedGrid && this.grid.has(this.wantedGrid.key)) void this.grid.ask(this.wantedGrid)
+    if (this.wantedGrid && this.grid.kept(this.wantedGrid.key)) void this.grid.ask(this.wantedGrid)
     // What was only passed on the way to something else is not computed to the end.
     else if (!this.grid.isRunning(this.wantedGrid)) this.grid.stop()
   }

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import {
+  counterpartOf,
   methodOf,
   methodRequest,
   parseTarget,
@@ -63,6 +64,23 @@ it('a method is requested with what is chosen for it', () => {
     method: { name: 'patching', direction: 'noise' },
     against: 'Other',
   })
+  const estimate = 'attribution-patching'
+  expect(methodRequest(estimate, chosen, '')).toEqual({ method: { name: estimate, of: 'zero' } })
+  expect(methodRequest(estimate, chosen, 'Other')).toEqual({
+    method: { name: estimate, of: 'noise' },
+    against: 'Other',
+  })
+  expect([estimate, 'ablation', 'patching', 'contribution'].map((name) => counterpartOf(name, ''))).toEqual([
+    'ablation',
+    estimate,
+    undefined,
+    undefined,
+  ])
+  expect([estimate, 'ablation', 'patching'].map((name) => counterpartOf(name, 'Other'))).toEqual([
+    'patching',
+    undefined,
+    estimate,
+  ])
 })
 
 it('heads are ranked by size, whatever the sign', () => {

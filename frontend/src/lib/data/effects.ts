@@ -74,8 +74,18 @@ export function methodRequest(
   against: string,
 ): Pick<EffectRequest, 'method' | 'against'> | undefined {
   if (name === 'ablation') return { method: { name, how } }
-  if (name !== 'patching') return { method: { name } }
-  return against === '' ? undefined : { method: { name, direction }, against }
+  if (name !== 'patching' && name !== ESTIMATE) return { method: { name } }
+  if (against !== '') return { method: { name, [name === ESTIMATE ? 'of' : 'direction']: direction }, against }
+  return name === ESTIMATE ? { method: { name, of: how } } : undefined
+}
+
+/** Estimates patching if there is another text, or else ablation. */
+const ESTIMATE = 'attribution-patching'
+
+/** What a method estimates, or its estimate; undefined if there is none. */
+export function counterpartOf(name: string, against: string): string | undefined {
+  const exact = against === '' ? 'ablation' : 'patching'
+  return { [ESTIMATE]: exact, [exact]: ESTIMATE }[name]
 }
 
 /** The target after a click on a prediction: one, then the first over the second; a click on one that is chosen removes it. */

@@ -79,5 +79,12 @@ export function rankSentence(place: { rank: number; count: number } | undefined)
     : `, number ${place.rank} of ${place.count} heads`
 }
 
+/** A method in a menu. */
+export const nameOf = (method: string): string => method.replaceAll('-', ' ')
+
+/** How alike two methods rank the heads. */
+export const agreementSentence = (method: string, correlation: number): string =>
+  `rank correlation with ${nameOf(method)} ${short(correlation)}`
+
 /** What a method computes, and what that is not. */
 export const explain = (method: Declaration | undefined): string => (method ? `${method.doc} ${method.not}` : '')
