@@ -18,7 +18,7 @@ from playwright.sync_api import Locator, expect
 from headscope.effects import EFFECTS
 from tests.browser import axe
 from tests.browser.test_inputs import choose_model
-from tests.browser.visit import Visit, address
+from tests.browser.visit import Visit, address, comes_to
 from tests.support.commands import run
 from tests.support.server import Server
 
@@ -162,6 +162,15 @@ def test_grids_are_those_of_the_interface(visits: Begin, server: Server, models:
     zeroed = effect(server, SHORT, "writer", method=zero, **target)["effects"]
     shows_effect(visit, 1, 2, zeroed[1][2])
     axe.check(visit)
+    page.get_by_role("combobox", name="sort by").select_option("effect")
+    order = np.argsort(-np.array(zeroed), axis=None)
+    names_of = "(all) => all.map(({ ariaLabel }) => ariaLabel)"
+    labels = [f"Layer {at // 4}, head {at % 4}" for at in order]
+    cells = page.get_by_role("gridcell")
+    comes_to(lambda: cells.evaluate_all(names_of), labels)
+    page.get_by_role("button", name="Sort smallest first").click()
+    comes_to(lambda: cells.evaluate_all(names_of), labels[::-1])
+    page.get_by_role("combobox", name="sort by").select_option("layer")
     script, command = copied(visit, "effect in Python"), copied(visit, "effect by curl")
     names: dict[str, Any] = {}
     exec(script.replace('"writer"', repr(str(models / "writer"))), names)
