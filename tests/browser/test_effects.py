@@ -24,13 +24,15 @@ from tests.support.server import Server
 
 TEXT = "When Mary and John went to the store, John gave a drink to"
 FLIP = ((0, 0), (23, 3), (29, 1))
+FILM = "A wonderful film."
 SHORT, OTHER = "The cat sat on the mat.", "The mat sat on the cat."
 Begin = Callable[..., Visit]
 
 
-def effect(server: Server, text: str, model: str, **request: Any) -> dict[str, Any]:
+def effect(server: Server, text: str, model: str, mask: tuple[int, ...] = (), **request: Any) -> dict[str, Any]:
     """Return what the interface computes."""
-    id_ = server.analyse(model=model, text=text, lenses=["weights"], measures=[], maps=False)["id"]
+    masked = {"mask": mask} if mask else {}
+    id_ = server.analyse(model=model, text=text, lenses=["weights"], measures=[], maps=False, **masked)["id"]
     answer = server.post(request, f"/analyses/{id_}/effects", headers={"Prefer": "wait=60"}).json()
     assert answer["status"] == "done", answer
     result: dict[str, Any] = answer["result"]
@@ -219,6 +221,33 @@ def test_grids_are_those_of_the_interface(visits: Begin, server: Server, models:
     patched["method"] = {"name": "attribution-patching", "of": "noise"}
     shows_effect(visit, 1, 2, effect(server, SHORT, "writer", **patched)["effects"][1][2])
     expect(page.get_by_text(re.compile("^rank correlation with patching "))).to_be_visible()
+
+
+def test_masked_tokens_and_classes(visit: Visit, server: Server) -> None:
+    """A masked model predicts in the place of the pinned or the masked token, a classifier for the whole text; heads are judged by either."""
+    page = visit.page
+    visit.open(address(model="twin-reviews", text=SHORT, head="1.2", predict="show"))
+    expect(page.locator(".effects p")).to_have_text(re.compile("^Pin a token .*, or mask one.$"))
+    visit.tokens.nth(2).click()
+    pinned = effect(server, SHORT, "twin-reviews", position=2)
+    expect(page.get_by_role("heading", name="Masked token in place of “cat”")).to_be_visible()
+    expect(outcomes(visit).first).to_contain_text(pinned["predictions"][0]["text"])
+    visit.tokens.nth(2).press("x")
+    masked = effect(server, SHORT, "twin-reviews", (2,))
+    expect(page.get_by_role("heading", name="Masked token in place of “[MASK]”")).to_be_visible()
+    expect(outcomes(visit).first).to_contain_text(masked["predictions"][0]["text"])
+    colour_by(visit, "contribution")
+    shows_effect(visit, 1, 2, masked["effects"][1][2])
+
+    choose_model(visit, "twin-sst2-softmax")
+    visit.submit(FILM)
+    expect(page.get_by_role("heading", name="Class of the whole input")).to_be_visible()
+    expect(outcomes(visit)).to_have_text([re.compile("positive"), re.compile("negative")])
+    outcomes(visit).nth(1).click()
+    colour_by(visit, "ablation")
+    target = {"target": ["negative"], "method": "ablation"}
+    shows_effect(visit, 1, 2, effect(server, FILM, "twin-sst2-softmax", **target)["effects"][1][2])
+    expect(page.get_by_text(re.compile("^On average reads "))).to_be_visible()
 
 
 def test_what_is_refused_is_said(visit: Visit) -> None:
