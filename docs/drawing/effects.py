@@ -9,8 +9,8 @@ import numpy as np
 
 import headscope
 
-from .figure import Figure
-from .shapes import grid
+from .figure import Figure, coloured
+from .shapes import grid, ticks
 
 TEXT = "The keys to the cabinet"
 OTHER = "The key to the cabinet"
@@ -86,9 +86,73 @@ def draw_attribution_patching() -> Figure:
     return side_by_side(figure, (30, 330), {words[one]: e.shares for one, e in found.items()}, SHARE)
 
 
+def draw_gradient_attention() -> Figure:
+    """The sum of every head's map, and the map of the head with the largest one beside its weights."""
+    model = headscope.load("twin-gpt-softmax")
+    e = headscope.effect(model, TEXT, target=TARGET, method="gradient-attention")
+    layer, head = map(int, max(e.top(), key=lambda one: one[1])[0].split("."))
+    weights = headscope.analyze(model, TEXT, lenses=["weights"], measures=[]).maps["weights"][layer, head]
+    figure = Figure(760, 250, f"Gradient × attention for “{TARGET[0]}” over “{TARGET[1]}” after “{TEXT}”")
+    figure.text(30, 14, "sum of every head's map", bold=True)
+    largest, tokens = float(np.abs(e.effects).max()), [token.text for token in e.tokens]
+    grid(figure, 30, 38, e.effects, largest, 22)
+    figure.text(30, 188, "logits; layers down, heads across", size=11, colour="muted")
+    figure.legend(30, 208, largest, signed=True)
+    for x, words, values in (
+        (350, f"weights of head {layer}.{head}", weights),
+        (570, "times gradient", e.maps[layer, head]),
+    ):
+        figure.text(x, 14, words, bold=True)
+        figure.image(x, 38, 130, 130, coloured(values, float(np.abs(values).max())))
+        ticks(figure, tokens, x, 38, 130 / len(tokens), left=x == 350)
+        figure.legend(x, 222, float(np.abs(values).max()), signed=bool(values.min() < 0), width=70)
+    return figure
+
+
+def draw_integrated_gradients() -> Figure:
+    """The map of the head with the largest sum, by the gradient at the end of the path and by its mean."""
+    model = headscope.load("twin-gpt-softmax")
+    words = {"gradient-attention": "gradient × attention", "integrated-gradients": "integrated gradients"}
+    found = {one: headscope.effect(model, TEXT, target=TARGET, method=one) for one in words}
+    figure = Figure(760, 250, f"Gradient × attention and integrated gradients for “{TARGET[0]}” over “{TARGET[1]}”")
+    largest = max(float(np.abs(e.effects).max()) for e in found.values())
+    for x, (name, e) in zip((30, 400), found.items(), strict=True):
+        figure.text(x, 14, f"{words[name]}: sums", bold=True)
+        grid(figure, x, 38, e.effects, largest, 22)
+    figure.text(30, 188, "logits; layers down, heads across", size=11, colour="muted")
+    figure.legend(30, 208, largest, signed=True)
+    return figure
+
+
+def draw_alti_logit() -> Figure:
+    """What all heads add for the plural, by token: below their layer, and of the input."""
+    model = headscope.load("twin-gpt-softmax")
+    methods = {
+        "by token below the layer": {"name": "contribution", "sources": True},
+        "by token of the input": "alti-logit",
+    }
+    found = {words: headscope.effect(model, TEXT, target=TARGET, method=one) for words, one in methods.items()}
+    sums = {words: np.asarray(e.sources).sum((0, 1)) for words, e in found.items()}
+    largest = max(float(np.abs(one).max()) for one in sums.values())
+    figure = Figure(760, 190, f"ALTI-Logit for “{TARGET[0]}” over “{TARGET[1]}” after “{TEXT}”")
+    for x, (words, e) in zip((30, 410), found.items(), strict=True):
+        figure.text(x, 14, words, bold=True)
+        zero = x + 190
+        for place, (token, value) in enumerate(zip(e.key_tokens, sums[words], strict=True)):
+            y, size = 38 + 24 * place, float(value) * 90 / largest
+            figure.text(x + 80, y + 13, token.text, size=11, anchor="end")
+            figure.box(zero + min(size, 0.0), y, abs(size), 18, colour="more" if size >= 0 else "less")
+            figure.text(zero + max(size, 0.0) + 6, y + 13, f"{value:+.2f}", size=10, colour="muted")
+    figure.text(30, 178, "logits; all heads of all layers together", size=11, colour="muted")
+    return figure
+
+
 PICTURES: dict[str, Callable[[], Figure]] = {
     "contribution": draw_contribution,
     "ablation": draw_ablation,
     "patching": draw_patching,
     "attribution-patching": draw_attribution_patching,
+    "gradient-attention": draw_gradient_attention,
+    "integrated-gradients": draw_integrated_gradients,
+    "alti-logit": draw_alti_logit,
 }

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import load
 
 import headscope
 from tests.api.users import Users
@@ -75,6 +76,42 @@ def test_an_effect_from_request_to_document(server: Server, gpt2: headscope.Mode
         known = {"If-None-Match": read.headers["etag"]}
         assert server.client.get(document["links"]["self"], headers=known).status_code == 304
     assert server.get(f"/analyses/{id_}").json() == before
+
+
+@both_deployments
+def test_maps_of_an_effect_are_read_by_slices(server: Server, gpt2: headscope.Model) -> None:
+    """As those of a lens: any part of them, rounded or pooled; an effect without maps says so."""
+    id_ = analysed(server)
+    method = {"name": "gradient-attention"}
+    document = computed(server, id_, target=[5, 9], method=method)
+    expected = headscope.effect(gpt2, TEXT, target=(5, 9), method=method).maps
+    assert expected is not None
+    assert document["result"]["shape"] == list(expected.shape)
+    largest = np.abs(expected).max()
+    url = document["links"]["maps"]
+    whole = server.client.get(url)
+    np.testing.assert_allclose(load(whole.content)["map"], expected, atol=1e-5 * largest)
+    assert server.client.get(url, headers={"If-None-Match": whole.headers["etag"]}).status_code == 304
+    for part, chosen in (
+        ({"layer": "1", "head": "2"}, expected[1:2, 2:3]),
+        ({"layer": "0:2", "query": "3", "key": "1:4"}, expected[:2, :, 3:4, 1:4]),
+    ):
+        found = load(server.client.get(url, params=part).content)["map"]
+        np.testing.assert_allclose(found, chosen, atol=1e-5 * largest)
+    rounded = load(server.client.get(url, params={"dtype": "uint8"}).content)
+    scale, offset = (rounded[name][..., None, None] for name in ("scale", "offset"))
+    np.testing.assert_allclose(
+        offset + scale * rounded["map"], expected, atol=rounded["max_error"].max() + 1e-5 * largest
+    )
+    pooled = server.client.get(url, params={"pool": 100, "format": "json"}).json()["map"]
+    np.testing.assert_allclose(np.abs(pooled).ravel(), np.abs(expected).max((2, 3)).ravel(), rtol=1e-3)
+    assert server.client.get(url, params={"layer": "9"}).json()["code"] == "unknown-layer"
+    plain = computed(server, id_, target=5)
+    assert plain["result"]["shape"] is None
+    assert "maps" not in plain["links"]
+    answer = server.client.get(f"{plain['links']['self']}/maps")
+    assert (answer.status_code, answer.json()["code"]) == (409, "not-ready")
+    assert "gradient-attention" in answer.json()["detail"]
 
 
 def test_predictions_are_what_the_model_says(server: Server, gpt2: headscope.Model) -> None:

@@ -139,6 +139,9 @@ def test_effect_prints_heads_and_what_they_sum_to(home: Path, models: Path) -> N
     assert document["target"]["texts"] == list(target)
     patched = run(home, *given, "--method", "patching", "--against", "The cat sat,", "--json", models=models)
     assert json.loads(patched.stdout)["baseline"] != document["target"]["value"]
+    _, _, head, first, *_ = run(home, *given, "--method", "gradient-attention", models=models).stdout.splitlines()
+    assert head.split() == ["head", "logits", "through"]
+    assert " → " in first
     several = ["--method", '{"name": "ablation", "heads": ["0.1", "1.2"]}']
     lines = run(home, *given, *several, models=models).stdout.splitlines()
     assert any(line.startswith("0.1, 1.2 together: ") for line in lines)

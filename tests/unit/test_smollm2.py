@@ -24,6 +24,7 @@ from headscope.settings import Settings
 from tests.support.commands import run
 
 from .conftest import projected, relative
+from .effects.test_gradient_attention import Reference
 
 
 @pytest.fixture(scope="module")
@@ -232,6 +233,19 @@ def test_attribution_patching_ranks_heads_as_patching_does(model: Model) -> None
         ]
         found[of] = np.corrcoef(*ranks)[0, 1]
     assert found == pytest.approx({"denoise": 0.945, "mean": 0.942}, abs=0.02)
+
+
+def test_gradient_attention_is_weight_times_slope(model: Model) -> None:
+    """Of the largest entries of some heads, in float64."""
+    text, target = "The capital of France is", (" Paris", " London")
+    e = headscope.effect(model, text, target=target, method="gradient-attention")
+    assert e.maps is not None
+    ids = [token.id for token in e.tokens]
+    reference = Reference(model, "self", {"input_ids": ids}, len(ids) - 1, e.target.ids)
+    for layer, head in (map(int, name.split(".")) for name, _ in e.top(1)):
+        at = (head, *np.unravel_index(np.abs(e.maps[layer, head]).argmax(), e.maps.shape[2:]))
+        expected = float(reference.weights[layer][at]) * reference.slope(layer, *map(int, at))
+        assert e.maps[(layer, *at)] == pytest.approx(expected, rel=1e-3)
 
 
 def test_ablation_is_what_separate_passes_give(model: Model) -> None:

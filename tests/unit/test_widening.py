@@ -99,7 +99,9 @@ def test_a_model_that_reaches_into_other_modules(family: str, large: None) -> No
     np.testing.assert_allclose(found.maps["weights"], wanted.maps["weights"], atol=1e-6)
 
 
-@pytest.mark.parametrize("method", ["contribution", "ablation", "attribution-patching"])
+@pytest.mark.parametrize(
+    "method", ["contribution", "ablation", "attribution-patching", "gradient-attention", "integrated-gradients"]
+)
 def test_effects(method: str, large: None) -> None:
     """Of heads on a logit, with gradients too."""
     module, options = made("llama", torch.bfloat16), {"target": 7, "method": method}

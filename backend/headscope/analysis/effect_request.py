@@ -61,7 +61,7 @@ class EffectRequest(BaseModel):
             raise InvalidRequest("A target is one token, or a pair whose logits are subtracted.", pointer="/target")
         if self.heads is not None and getattr(self.method, "heads", self.heads):
             raise InvalidRequest(
-                "Contributions and estimates are computed for all heads. Omit heads."
+                "This method is computed for all heads. Omit heads."
                 if not hasattr(self.method, "heads")
                 else "Name heads once: beside the method, or among its parameters.",
                 pointer="/heads",

@@ -175,12 +175,14 @@ def check_effect(method: EffectMethod, tower: Tower, queries: int, keys: int, li
     """Raise BudgetExceeded, with the number of tokens that would fit, if the effects of all heads of a tower need more than `limit` bytes."""
 
     def needed(most: int) -> int:
-        stream = method.activations * tower.layers * tower.head_width * min(queries, most)
-        return tower.heads * FLOAT * (stream + EFFECT_MAPS * min(queries, most) * min(keys, most))
+        tokens = max(min(queries, most), method.tokens)
+        stream = method.activations * tower.layers * tower.head_width * tokens
+        maps = EFFECT_MAPS + tower.layers * method.maps
+        return tower.heads * FLOAT * (stream + maps * min(queries, most) * min(keys, most))
 
     longest = max(queries, keys)
     if (actual := needed(longest)) > limit:
-        fitting = bisect_right(range(longest), limit, key=needed) - 1
+        fitting = max(0, bisect_right(range(longest), limit, key=needed) - 1)
         raise BudgetExceeded(
             f"{method.title} for {longest} tokens needs about {size(actual)}; one job may take {size(limit)}. Analyse at most {fitting} tokens.",
             limit=limit,

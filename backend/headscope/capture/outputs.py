@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..core.attention import Kind
+from ..core.attention import Kind, required
 from ..errors import Unsupported
 from ..models.loading import Model
 from ..models.tokens import Encoded
-from .direct import NO_HEAD, PlainRecorder
+from .direct import NO_HEAD, HeadOutputs, PlainRecorder
 from .forward import options_at
-from .interface import NAME, attending_with, recording
+from .interface import NAME, AttentionCall, attending_with, recording
 from .sites import AttentionSites, Site
 
 NO_GRADIENT = "This model computes something from its heads through which no gradient flows, so effects cannot be estimated. Compute them exactly."
@@ -40,6 +40,19 @@ class ProjectionGradients(ProjectionInputs):
     gradients: list[Tensor]
 
 
+@dataclass(frozen=True)
+class AttentionGradients:
+    """The logits of a position, what the heads of every site attend to, and the gradient of logit ids[0], minus logit ids[1] if there are two.
+
+    gradients  with respect to the output of the attention, [H, Q, D] each
+    """
+
+    logits: Tensor
+    ids: tuple[int, ...]
+    heads: list[HeadOutputs]
+    gradients: list[Tensor]
+
+
 def outputs_of_heads(
     model: Model, encoded: Encoded, sites: AttentionSites, kind: Kind, position: int | None
 ) -> ProjectionInputs:
@@ -58,15 +71,57 @@ def gradients_of_heads(
     """
     with torch.enable_grad(), _kept(model, sites.of(kind)) as given:
         logits = _logits(model, encoded, sites, position)
-        ids = tuple(ids) or (int(logits.argmax()),)
-        value = logits[ids[0]] - logits[ids[1]] if len(ids) > 1 else logits[ids[0]]
-        if not value.requires_grad:
-            raise Unsupported(NO_GRADIENT, pointer="/model")
-        found = torch.autograd.grad(value, given, allow_unused=True)
-    if any(one is None for one in found):
-        raise Unsupported(NO_GRADIENT, pointer="/model")
+        ids, found = differentiate(logits, ids, given)
     chosen = sites.of(kind)
     return ProjectionGradients(logits.detach(), _by_head(given, chosen), ids, _by_head(found, chosen))
+
+
+def gradients_of_attention(
+    model: Model, encoded: Encoded, sites: AttentionSites, kind: Kind, ids: Sequence[int], position: int | None
+) -> AttentionGradients:
+    """Return what the heads of a kind attend to, and the gradient of a target at their outputs, before gates and projections. Otherwise as gradients_of_heads."""
+    recorder = _GradientRecorder(model, sites, sites.of(kind))
+    with torch.enable_grad():
+        logits = _logits(model, encoded, sites, position, recorder)
+        ids, found = differentiate(logits, ids, recorder.attended)
+    heads = [HeadOutputs(*(one.detach() for one in (h.weights, h.values, h.output))) for h in recorder.outputs]
+    return AttentionGradients(logits.detach(), ids, heads, [one[0] for one in found])
+
+
+def differentiate(
+    logits: Tensor, ids: Sequence[int], tensors: Sequence[Tensor]
+) -> tuple[tuple[int, ...], Sequence[Tensor]]:
+    """Return the ids of the target, by default that of the largest logit, and its gradient with respect to each tensor. Raises Unsupported if it has none.
+
+    logits [vocabulary] or [B, vocabulary] of B inputs, whose targets are differentiated each on its own.
+    """
+    ids = tuple(ids) or (int(logits.argmax()),)
+    value = values_of(logits, ids).sum()
+    found = torch.autograd.grad(value, tensors, allow_unused=True) if value.requires_grad else (None,)
+    if any(one is None for one in found):
+        raise Unsupported(NO_GRADIENT, pointer="/model")
+    return ids, [required(one) for one in found]
+
+
+def values_of(logits: Tensor, ids: Sequence[int]) -> Tensor:
+    """Return the target of these ids for every input: [..., vocabulary] -> [...]."""
+    return logits[..., ids[0]] - logits[..., ids[1]] if len(ids) > 1 else logits[..., ids[0]]
+
+
+class _GradientRecorder(PlainRecorder):
+    """Keeps the outputs of the attention of the chosen sites, too, [1, H, Q, D] each, such that each has a gradient."""
+
+    def __init__(self, model: Model, sites: AttentionSites, chosen: Sequence[Site]) -> None:
+        super().__init__(model, sites, chosen)
+        self.attended: list[Tensor] = []
+
+    def attend(self, call: AttentionCall) -> Tensor:
+        """Return the heads' outputs [1, H, Q, D]."""
+        found = super().attend(call)
+        if len(self.outputs) > len(self.attended):
+            found = found if found.requires_grad else found.detach().requires_grad_()
+            self.attended.append(found)
+        return found
 
 
 @contextmanager
@@ -90,10 +145,12 @@ def _kept(model: Model, sites: Sequence[Site]) -> Iterator[list[Tensor]]:
         raise Unsupported(NOT_ONCE, pointer="/model")
 
 
-def _logits(model: Model, encoded: Encoded, sites: AttentionSites, position: int | None) -> Tensor:
+def _logits(
+    model: Model, encoded: Encoded, sites: AttentionSites, position: int | None, recorder: PlainRecorder | None = None
+) -> Tensor:
     """Run the model as it is and return the logits of the position."""
     options, row = options_at(model, position)
-    with attending_with(NAME, model.module), recording(PlainRecorder(model, sites)):
+    with attending_with(NAME, model.module), recording(recorder or PlainRecorder(model, sites)):
         output = model.module(**model.inputs(encoded), **options)
     if getattr(output, "logits", None) is None:
         raise Unsupported(NO_HEAD, pointer="/model")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -26,6 +26,7 @@ from .interface import NAME, attending_with, recording
 from .sites import AttentionSites
 from .trace import expanded
 
+T = TypeVar("T")
 # Tokens of the inputs that are computed at once.
 TOKENS = 4096
 NOT_AGAIN = "The layers of this model give other results when the layers before them are not run again, so heads cannot be replaced one by one."
@@ -62,13 +63,11 @@ def replaced_logits(
     `chosen` are heads by the number of their site: with it, only these are replaced, each on its own and all together. `position` is None for a model that
     classifies whole inputs. Raises Unsupported for models without an output head, and for layers that cannot be run on their own.
     """
-    runner = _Runner(model, encoded, sites, kind, position)
+    runner = Runner(model, encoded, sites, kind, position)
     with torch.inference_mode(), attending_with(NAME, model.module), runner.hooks():
         logits = runner.first()
         ids = list(ids) or [int(logits.argmax())]
-        unchanged = runner.again({len(runner.sites) - 1: [()]}, replace)[0]
-        if not is_close(unchanged[ids], logits[ids], 10 * tolerance(logits.dtype)):
-            raise Unsupported(NOT_AGAIN, pointer="/model")
+        runner.check(logits[ids], ids)
         replaced = []
         for number, site in enumerate(runner.sites):
             rows = logits.new_full((site.heads, len(ids)), torch.nan)
@@ -79,31 +78,31 @@ def replaced_logits(
     return ReplacedLogits(logits, tuple(ids), replaced, together)
 
 
-class _Runner:
+class Runner:
     """A model that is run first as it is, and then again from the layer of a site on."""
 
     def __init__(self, model: Model, encoded: Encoded, sites: AttentionSites, kind: Kind, position: int | None) -> None:
         self.sites = sites.of(kind)
-        self._model, self._all = model, sites
+        self.model, self.all = model, sites
         self._inputs = model.inputs(encoded)
         self._options, self._row = options_at(model, position)
         self._tokens = max(map(len, (axis for axis in (encoded.tokens, encoded.target or [])))) or 1
         self._encoded: Any = None  # what the encoder of an encoder-decoder returned
         self._stored: list[Any] = []  # what the layers returned
         self._places: list[int] = []  # of the sites: the number of calls of layers before
-        self._calls, self._skip, self._upcoming = 0, 0, 0
-        self._changes: dict[int, Callable[[Tensor], Tensor]] = {}  # by the number of the site
+        self._calls, self._skip, self.upcoming = 0, 0, 0
+        self.changes: dict[int, Callable[[Tensor], Tensor]] = {}  # by the number of the site
 
     @contextmanager
     def hooks(self) -> Iterator[None]:
         """Watch the projections of the sites, and let layers return what they returned before."""
-        modules = dict(self._model.module.named_modules())
+        modules = dict(self.model.module.named_modules())
         stacks = {str(site.block).rpartition(".")[0] for site in self.sites}
         layers = [layer for stack in stacks for layer in modules[stack].children()]
         projections = {str(site.projection) for site in self.sites}
         handles = [modules[name].register_forward_pre_hook(partial(self._read, name)) for name in projections]
         if "decoder_input_ids" in self._inputs:
-            handles.append(self._model.module.get_encoder().register_forward_hook(self._keep_encoded))
+            handles.append(self.model.module.get_encoder().register_forward_hook(self._keep_encoded))
         kept = [(vars(layer), vars(layer).get("forward")) for layer in layers]
         try:
             for layer in layers:
@@ -127,11 +126,17 @@ class _Runner:
         logits: Tensor = self._logits(output)[0]
         return logits
 
+    def check(self, expected: Tensor, ids: Sequence[int]) -> None:
+        """Raise Unsupported unless the logits `ids` are the expected ones when only the last layer is run again."""
+        unchanged = self.again({len(self.sites) - 1: [()]}, lambda number, written, heads: written)[0, list(ids)]
+        if not is_close(unchanged, expected, 10 * tolerance(expected.dtype)):
+            raise Unsupported(NOT_AGAIN, pointer="/model")
+
     def again(self, heads: Mapping[int, Sequence[Sequence[int]]], replace: Replace) -> Tensor:
         """Run the model with some heads of some sites replaced in each copy of the input, and return the logits [B, vocabulary]."""
         self._skip = self._places[min(heads)]
-        self._upcoming = next(i for i, place in enumerate(self._places) if place == self._skip)
-        self._changes = {number: partial(self._changed, replace, number, some) for number, some in heads.items()}
+        self.upcoming = next(i for i, place in enumerate(self._places) if place == self._skip)
+        self.changes = {number: partial(self._changed, replace, number, some) for number, some in heads.items()}
         size = len(heads[min(heads)])
         inputs = {name: _copies(value, size) for name, value in self._inputs.items()}
         return self._logits(self._run(inputs, size))
@@ -141,19 +146,23 @@ class _Runner:
         written = given.reshape(len(heads), -1, count, given.shape[-1] // count)  # from [B, Q, H D] or [B Q, H D]
         return replace(number, written, heads).reshape(given.shape)
 
-    def batches(self, heads: Sequence[int]) -> Iterator[Sequence[int]]:
-        """Yield some heads after others, as many as are computed at once."""
-        size = max(1, TOKENS // self._tokens)
-        for low in range(0, len(heads), size):
-            yield heads[low : low + size]
+    def batches(self, copies: Sequence[T], tokens: int = TOKENS) -> Iterator[Sequence[T]]:
+        """Yield some copies of the input after others, each by what makes it different: as many as have about so many tokens."""
+        size = max(1, tokens // self._tokens)
+        for low in range(0, len(copies), size):
+            yield copies[low : low + size]
 
     def _run(self, inputs: dict[str, Any], size: int) -> Any:
         self._calls = 0
-        with recording(PlainRecorder(self._model, self._all, size=size)):
-            output = self._model.module(**inputs, **self._options)
+        with recording(self.recorder(size)):
+            output = self.model.module(**inputs, **self._options)
         if getattr(output, "logits", None) is None:
             raise Unsupported(NO_HEAD, pointer="/model")
         return output
+
+    def recorder(self, size: int) -> PlainRecorder:
+        """Return what computes the attention of one run of `size` copies."""
+        return PlainRecorder(self.model, self.all, size=size)
 
     def _logits(self, output: Any) -> Tensor:
         logits: Tensor = output.logits
@@ -162,7 +171,7 @@ class _Runner:
     def _layer(self, forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Run a layer, or return what it returned before."""
         self._calls += 1
-        if not self._changes:
+        if not self.changes:
             self._stored.append(forward(*args, **kwargs))
             return self._stored[-1]
         if self._calls <= self._skip:
@@ -175,11 +184,11 @@ class _Runner:
 
     def _read(self, name: str, part: Any, args: Any) -> Any:
         """Note where the site is in the first run; replace what its projection is given in the others."""
-        if not self._changes:
+        if not self.changes:
             self._places.append(self._calls - 1)
             return None
-        change = self._changes.get(self._upcoming)
-        self._upcoming += 1
+        change = self.changes.get(self.upcoming)
+        self.upcoming += 1
         return None if change is None else (change(args[0]), *args[1:])
 
 

@@ -38,7 +38,7 @@ from .output import JSON, format_number, print_table
     default="contribution",
     show_default=True,
     type=MethodType("method", EFFECTS),
-    help="contribution, ablation, ablation:how=zero, patching, or attribution-patching.",
+    help="contribution, ablation, ablation:how=zero, patching, attribution-patching, gradient-attention, integrated-gradients, or alti-logit.",
 )
 @KIND
 @MAX_TOKENS
@@ -64,10 +64,12 @@ def effect(model: str, target: str | None, minus: str | None, text: str, top: in
 def _print_heads(e: headscope.Effect, top: int) -> None:
     """Print the target, one line per head, largest effect first, and for contributions one line per part of the sum."""
     click.echo(f"{e.model}: {e.method['name']} of every head; the target, {e.target}, is {e.target.value:.3f} logits")
-    strongest = e.sources is not None
+    strongest = e.sources is not None or e.maps is not None
     rows = [[name, format_number(value), *_source(e, name)] for name, value in e.top(top)]
     click.echo()
     print_table(rows, ["head", "logits", *(["through"] if strongest else [])], [1])
+    if e.completeness_error is not None:
+        click.echo(f"\nlargest completeness error of a layer: {np.abs(e.completeness_error).max():.2g} logits")
     if e.together is not None:
         _print_together(e)
     if e.parts:
@@ -88,9 +90,12 @@ def _print_together(e: headscope.Effect) -> None:
 
 
 def _source(e: headscope.Effect, name: str) -> list[str]:
-    """Return the token through which a head has most of its effect, if heads are split by token."""
+    """Return the token through which a head has most of its effect, if heads are split by token, or the query and the key, if they have maps."""
+    layer, head = (axis.index(int(one)) for axis, one in zip((e.layers, e.heads), name.split("."), strict=True))
+    if e.maps is not None:
+        row, key = np.unravel_index(np.abs(e.maps[layer, head]).argmax(), e.maps.shape[2:])
+        return [f"{e.tokens[row].text} → {e.key_tokens[key].text} {e.maps[layer, head, row, key]:+.3f}"]
     if e.sources is None:
         return []
-    layer, head = (axis.index(int(one)) for axis, one in zip((e.layers, e.heads), name.split("."), strict=True))
     key = int(np.abs(e.sources[layer, head]).argmax())
     return [f"{e.key_tokens[key].text} {e.sources[layer, head, key]:+.3f}"]

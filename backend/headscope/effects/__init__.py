@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from .ablation import ABLATION
+from .alti_logit import ALTI_LOGIT
 from .attribution_patching import ATTRIBUTION_PATCHING
 from .base import EffectMethod
 from .contribution import CONTRIBUTION
+from .gradient_attention import GRADIENT_ATTENTION
+from .integrated_gradients import INTEGRATED_GRADIENTS
 from .patching import PATCHING
 
 EFFECTS: dict[str, EffectMethod] = {
-    effect.name: effect for effect in (CONTRIBUTION, ABLATION, PATCHING, ATTRIBUTION_PATCHING)
+    effect.name: effect
+    for effect in (
+        CONTRIBUTION,
+        ABLATION,
+        PATCHING,
+        ATTRIBUTION_PATCHING,
+        GRADIENT_ATTENTION,
+        INTEGRATED_GRADIENTS,
+        ALTI_LOGIT,
+    )
 }
 
 __all__ = ["EFFECTS"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from pydantic import Field
 
@@ -11,9 +12,18 @@ from ..core.declarations import Declaration, HeadName, Params
 
 @dataclass(frozen=True, kw_only=True)
 class EffectMethod(Declaration):
-    """A method for effects. While it runs, about `activations` numbers are in memory for every token, layer and dimension of all heads."""
+    """A method for effects. While it runs, about `activations` numbers are in memory for every token, layer and dimension of all heads: of the tokens of the
+    input, or of `tokens` if that is more, because copies of a short input are computed at once.
+
+    With `maps`, it gives a map for every head, [L, H, Q, K], and effects are the sums of the maps.
+    """
 
     activations: int
+    maps: bool = False
+    tokens: int = 0
+
+    def describe(self) -> dict[str, Any]:
+        return {**Declaration.describe(self), "shape": "L H Q K" if self.maps else "L H"}
 
 
 class EffectParams(Params):

@@ -41,7 +41,10 @@ def effect(
     model or a decoder, and the mask token of a masked one. `method` is "contribution", what a head writes on the direct path, whose parameter `sources`
     splits that by token; or "ablation", by how much the target falls without the head, whose parameter `how` is "mean" or "zero"; or
     "patching", how much of the target's difference to another text the head carries, whose parameter `direction` is "denoise" or "noise"; or
-    "attribution-patching", an estimate of one of these from a gradient, whose parameter `of` names the effect. `against` is the other
+    "attribution-patching", an estimate of one of these from a gradient, whose parameter `of` names the effect; or "gradient-attention", a map of every head:
+    each attention weight times the gradient of the target there, whose parameter `sign` is "keep", "clamp" or "drop"; or
+    "integrated-gradients", the same with the mean gradient at `steps` places on the path from no attention in a layer to all of it; or
+    "alti-logit", contributions by token of the input. `against` is the other
     text, or its token ids, with as many tokens. `kind` chooses the heads of an encoder-decoder, those of its decoder by default; other arguments are those
     of `analyze`. `predictions` is the number of most likely tokens to return.
 

@@ -48,13 +48,19 @@ class EffectJobs:
                 error.pointer = "/heads"
             raise
         progress(1.0, "writing", "", force=True)
+        maps = {} if found.maps is None else {request.method.name: found.maps}
         document: dict[str, Any] = {
             "kind_of": "effect",
             "analysis": payload["analysis"],
             "request": payload["request"],
             "result": found.to_document(),
+            "shapes": {name: one.shape for name, one in maps.items()},
         }
         with self._results.writer(job.id, (job.id, job.run)) as writer:
+            writer.open(document["shapes"])
+            for name, layers in maps.items():
+                for number, heads in enumerate(layers):
+                    writer.write(name, number, 0, heads)
             metrics.count("written_bytes", writer.finish(document, {}))
 
     def _compute(self, job: Job, analysis: AnalysisRequest, request: EffectRequest, progress: ReportProgress) -> Effect:

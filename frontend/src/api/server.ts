@@ -67,15 +67,13 @@ export function server(key = ''): Source {
     ...(key ? {} : { library, effects: effects(of) }),
 
     async catalogue() {
-      const [known, lenses, mechanisms, measures, effects] = await Promise.all([
+      const [known, lenses, mechanisms, measures] = await Promise.all([
         models(),
         declarations('lenses'),
         declarations('mechanisms'),
         declarations('measures'),
-        // A share key asks for nothing new.
-        key ? [] : declarations('effects'),
       ])
-      return { models: known, lenses, mechanisms, measures, effects }
+      return { models: known, lenses, mechanisms, measures }
     },
 
     async support(model) {

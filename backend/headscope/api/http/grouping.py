@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -58,7 +58,7 @@ def _tokens(sizes: Sequence[int], part: slice) -> slice:
     return slice(start, start + sum(sizes[part]))
 
 
-def parse_grouping(document: dict[str, Any], by: str, groups: str | None, key_groups: str | None) -> Grouping:
+def parse_grouping(document: Mapping[str, Any], by: str, groups: str | None, key_groups: str | None) -> Grouping:
     """Resolve the parameters for the tokens of an analysis. Raises InvalidRequest."""
     tokens = document["tokens"]
     key_tokens = document["key_tokens"] or tokens

@@ -1,10 +1,9 @@
-"""Routes that list lenses, mechanisms, measures, methods for effects, and figures."""
+"""Routes that list lenses, mechanisms, measures and figures."""
 
 from __future__ import annotations
 
 from fastapi import APIRouter
 
-from ...effects import EFFECTS
 from ...figures import FIGURES
 from ...figures.studies import STUDY_FIGURES
 from ...lenses import LENSES
@@ -34,12 +33,6 @@ def mechanisms(limit: Limit = 100, cursor: Cursor = 0) -> Page[DeclarationSchema
 def measures(limit: Limit = 100, cursor: Cursor = 0) -> Page[MeasureSchema]:
     """List the measures: the numbers that can be computed from maps."""
     return paginate(describe(MEASURES, MeasureSchema), limit, cursor)
-
-
-@router.get("/effects")
-def effects(limit: Limit = 100, cursor: Cursor = 0) -> Page[DeclarationSchema]:
-    """List the methods for effects: the ways to tell what heads do to a prediction."""
-    return paginate(describe(EFFECTS, DeclarationSchema), limit, cursor)
 
 
 @router.get("/figures")

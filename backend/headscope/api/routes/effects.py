@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Query, Response
 
 from ...analysis.effect_request import EffectRequest
 from ...errors import ModelUnavailable, NotReady, QueueFull
 from ...server.service import Service
+from ...store import Stored
 from ..dependencies import EffectDep, ResourceDep
 from ..documents import effects
 from ..error_responses import raises
 from ..http.conditional import CONDITIONAL
 from ..http.negotiation import WaitSeconds
+from ..http.tensors import choose_format
 from ..schemas.effects import EffectDocument
 from .jobs import DELETED, Submission, submit
+from .maps import TENSOR, MapSlice
 
 router = APIRouter(prefix="/analyses/{id}/effects", tags=["effects"])
 
@@ -44,6 +47,18 @@ async def show(effect: EffectDep) -> Response:
     if document.status == "done":
         return await effect.respond_json(lambda stored: effects.to_document(effect.id, None, stored))
     return Response(document.model_dump_json(), media_type="application/json")
+
+
+@router.get("/{effect}/maps", responses={**TENSOR, **CONDITIONAL}, response_class=Response)
+async def maps(effect: EffectDep, part: Annotated[MapSlice, Query()]) -> Response:
+    """Return `map` [L', H', Q', K'], whose sums are the effects of heads, of a method that has a map for every head. Parameters are those of the maps of a lens."""
+    format_ = choose_format(effect.request, part.format)
+
+    def respond(stored: Stored) -> Response:
+        name, axes = effects.map_axes(stored)
+        return part.read(effect.service.limiters.memory, name, format_, stored, axes, signed=True)
+
+    return await effect.respond(format_, respond, computed=part.is_computed(format_))
 
 
 @router.delete("/{effect}", status_code=202, response_model=EffectDocument, responses=DELETED)

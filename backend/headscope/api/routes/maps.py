@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from math import prod
 from typing import Annotated, Any, Literal
@@ -56,7 +56,7 @@ COPIES = 6
 
 
 class MapSlice(BaseModel):
-    """The requested part of a lens' maps, and how to encode it."""
+    """The requested part of the maps of a lens or an effect, and how to encode it."""
 
     layer: SliceQuery = None
     head: SliceQuery = None
@@ -76,31 +76,37 @@ class MapSlice(BaseModel):
         return not unchanged or format_ == "json"
 
     def respond(self, room: MemoryLimiter, lens: str, format_: Format, stored: Stored) -> Response:
-        """Read the slice from a result. Raises TooManyRequests if `room` is full."""
+        """Read the slice from an analysis. Raises TooManyRequests if `room` is full."""
         check_kept(stored, lens)
-        document = stored.document
-        grouping = parse_grouping(document, self.by, self.groups, self.key_groups)
-        layers = parse_slice("layer", self.layer, document["layers"])
-        heads = parse_slice("head", self.head, heads_of(document, lens))
-        _, _, q, k = document["shapes"][lens]
+        axes = {**stored.document, "heads": heads_of(stored.document, lens)}
+        return self.read(room, lens, format_, stored, axes, LENSES[lens].signed)
+
+    def read(
+        self, room: MemoryLimiter, name: str, format_: Format, stored: Stored, axes: Mapping[str, Any], signed: bool
+    ) -> Response:
+        """Read the slice from the maps that a result has under `name`; `axes` has their layers, heads and tokens. Raises TooManyRequests if `room` is full."""
+        grouping = parse_grouping(axes, self.by, self.groups, self.key_groups)
+        layers = parse_slice("layer", self.layer, axes["layers"])
+        heads = parse_slice("head", self.head, axes["heads"])
+        _, _, q, k = stored.document["shapes"][name]
         queries = parse_slice("query", self.query, range(len(grouping.queries or range(q))))
         keys = parse_slice("key", self.key, range(len(grouping.keys or range(k))))
         cells = [-(-(part.stop - part.start) // self.pool) for part in (queries, keys)]
         count = prod((layers.stop - layers.start, heads.stop - heads.start, *cells))
         itemsize = np.dtype(self.dtype).itemsize
         check_size(count, itemsize)
-        factored = stored.is_factored(lens)
+        factored = stored.is_factored(name)
         # At least one head is read at once, or some rows of it computed.
         tokens = [part.stop - part.start for part in grouping.cut(queries, keys)[1:]]
         needed = max(count * itemsize, min(prod(tokens), COMPUTED) * COMPUTED_BYTES if factored else q * k * 4)
         if needed > PIECE:
             room.take(needed)
         if not self.is_computed(format_) and (format_, self.query, self.key) == ("safetensors", None, None):
-            return Response(stored.map_file(lens, layers, heads), media_type=MEDIA[format_])
-        chosen, signed, parts = (layers.stop - layers.start, heads.stop - heads.start), LENSES[lens].signed, []
+            return Response(stored.map_file(name, layers, heads), media_type=MEDIA[format_])
+        chosen, parts = (layers.stop - layers.start, heads.stop - heads.start), []
         # Block by block, because the slice may be much smaller than the maps.
         for layer, head in blocks((*chosen, 1, 1) if factored else (*chosen, q, k)):
-            block = lens, _shift(layer, layers), _shift(head, heads)
+            block = name, _shift(layer, layers), _shift(head, heads)
             if factored:
                 found = [self._compute(one, grouping, queries, keys, signed) for one in stored.factors(*block)]
                 values = np.stack(found)[None]  # [1, H', Q', K']

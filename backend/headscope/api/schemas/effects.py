@@ -55,6 +55,16 @@ class EffectResult(Strict):
     effects: Annotated[
         list[list[float | None]], Field(description="[L][H]; null for heads that the method leaves out.")
     ]
+    shape: Annotated[
+        list[int] | None,
+        Field(description="[L, H, Q, K] of the maps that `effects` are the sums of; null for methods without maps."),
+    ]
+    completeness_error: Annotated[
+        list[float | None] | None,
+        Field(
+            description="[L], of integrated gradients: the sum of a layer's effects, minus what the target loses without its attention."
+        ),
+    ]
     together: Annotated[TogetherSchema | None, Field(description="What the named heads do at once, if any are named.")]
     sources: Annotated[
         list[list[list[float | None]]] | None,

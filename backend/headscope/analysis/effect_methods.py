@@ -1,0 +1,313 @@
+"""What each method for effects computes, of an input whose heads are judged by a target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from ..capture import AttentionSites, CaptureSpec, PathPart, capture, direct_path, replaced_logits
+from ..capture.attention_path import gradients_on_path
+from ..capture.outputs import AttentionGradients, gradients_of_attention, gradients_of_heads, outputs_of_heads
+from ..core.arrays import Array
+from ..core.attention import Kind, Layer, required
+from ..core.lazy import Tensor, torch
+from ..effects import EFFECTS
+from ..effects.ablation import AblationParams, without_heads
+from ..effects.alti_logit import traced
+from ..effects.attribution_patching import AttributionPatchingParams, estimated_gains, own_replacement
+from ..effects.base import EffectParams
+from ..effects.contribution import ContributionParams, contribution, contributions_of_heads, contributions_of_sources
+from ..effects.gradient_attention import GradientAttentionParams, attributions, with_sign
+from ..effects.integrated_gradients import IntegratedGradientsParams, places_on_path
+from ..effects.patching import PatchingParams, with_heads_of
+from ..errors import InvalidRequest, NonFinite, Unsupported
+from ..lenses.alti import ALTI, AltiParams
+from ..models.loading import Model
+from ..models.tokens import Encoded
+from .predictions import Predictions, top_predictions
+from .target import target_value
+
+# Called with the fraction that is done; may raise to stop.
+Step = Callable[[float], None]
+PREDICTIONS = 10  # that are shown before and after heads are replaced
+TOLERANCE = 1e-4  # of what contributions sum to, relative to the target and to the contributions
+NOT_FINITE = "The model computes NaN or infinity on this input, so heads have no effect on it."
+TWO_SIDES = "The decoder of this model also reads its encoder, and ALTI traces tokens of one text only."
+NO_SHARES = (
+    "Some tokens of this input have no ALTI shares, because nothing brings their output nearer. Choose contribution."
+)
+NOT_THE_SUM = (
+    "The parts of this model that Headscope knows do not sum to its logits: something else is added to its residual stream, "
+    "or the way from there to the logits is not linear. So contributions cannot be computed."
+)
+
+
+@dataclass(frozen=True)
+class Together:
+    """What happens when several heads are replaced at once.
+
+    heads    as layer.head
+    effect   in logits, with the sign of an Effect's; those of the heads on their own do not sum to it
+    before, after  the most likely tokens or classes in the text that is changed, as it is and with the heads replaced, in one row each
+    """
+
+    heads: tuple[str, ...]
+    effect: float
+    before: Predictions = field(repr=False)
+    after: Predictions = field(repr=False)
+
+    def to_document(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        rows = {"before": self.before.to_list(0), "after": self.after.to_list(0)}
+        return {"heads": list(self.heads), "effect": self.effect, **rows}
+
+
+@dataclass(frozen=True)
+class JudgedInput:
+    """An input, whose heads are judged by the logits `ids` (the largest, if there are none) at a position."""
+
+    model: Model
+    encoded: Encoded
+    sites: AttentionSites
+    kind: Kind
+    ids: list[int]
+    position: int | None
+    other: Encoded | None = None  # the text that it is compared with
+    step: Step = lambda fraction: None
+
+    @property
+    def arguments(self) -> tuple[Model, Encoded, AttentionSites, Kind, list[int], int | None]:
+        """The arguments of a pass with gradients."""
+        return self.model, self.encoded, self.sites, self.kind, self.ids, self.position
+
+    def begin(self, site: int) -> None:
+        """Report that heads of a site are judged next."""
+        self.step(site / len(self.sites.of(self.kind)))
+
+
+@dataclass(frozen=True)
+class MethodResult:
+    """What a method found; see Target and Effect."""
+
+    ids: tuple[int, ...]
+    value: float
+    logits: Tensor
+    effects: Array
+    capped: bool = False
+    maps: Array | None = None
+    completeness_error: Array | None = None
+    sources: Array | None = None
+    parts: Mapping[str, Array] = field(default_factory=dict)
+    baseline: float | None = None
+    together: Together | None = None
+
+
+def _contribution(judged: JudgedInput, params: ContributionParams) -> MethodResult:
+    """Return what heads and all other parts contribute. Raises Unsupported unless they sum to the target."""
+    path = direct_path(judged.model, judged.encoded, judged.sites, judged.ids, judged.position, params.sources)
+    by_site: dict[str, list[Array]] = {}
+    mlps: dict[int, float] = {}
+    others = {"embedding": 0.0, "bias": 0.0}
+    for part in path.parts:
+        if part.site is not None:
+            found = contributions_of_heads(part.values, part.gradient)
+            by_site.setdefault(part.site.kind, []).append(found.cpu().numpy())
+        elif part.name == "mlp":
+            mlps[part.layer] = mlps.get(part.layer, 0.0) + contribution(part.values, part.gradient)
+        else:
+            others[part.name] += contribution(part.values, part.gradient)
+    exact = {name: np.stack(rows) for name, rows in by_site.items()}
+    exact |= {"mlp": np.array(list(mlps.values())), **{name: np.array([one]) for name, one in others.items()}}
+    _check_sum(path.value, np.concatenate([part.ravel() for part in exact.values()]))
+    parts = {name: part.astype(np.float32) for name, part in exact.items()}
+    own = [part for part in path.parts if part.site is not None and part.site.kind == judged.kind]
+    sources = np.stack([_sources(part, judged.position) for part in own]) if params.sources else None
+    return MethodResult(
+        path.ids, path.value, path.logits, parts[judged.kind], path.capped, sources=sources, parts=parts
+    )
+
+
+def _alti_logit(judged: JudgedInput, params: EffectParams) -> MethodResult:
+    """Return contributions, with sources traced to the input. Raises Unsupported for encoder-decoders, and where a token has no shares."""
+    if len({site.kind for site in judged.sites.all}) > 1:
+        raise Unsupported(TWO_SIDES, pointer="/model")
+    found = _contribution(judged, ContributionParams(sources=True))
+    first, *above = torch.from_numpy(required(found.sources))
+    pairs = zip(above, _shares_below(judged), strict=True)
+    sources = torch.stack([first.double(), *(traced(one, before) for one, before in pairs)])
+    if not bool(sources.isfinite().all()):
+        raise Unsupported(NO_SHARES, pointer="/method")
+    return replace(found, sources=sources.float().numpy())
+
+
+def _shares_below(judged: JudgedInput) -> list[Tensor]:
+    """Return the shares of the input tokens in the tokens below every layer but the first, [K, K] each."""
+    joined: list[Tensor] = []
+    params = AltiParams()
+
+    def read(layer: Layer) -> None:
+        shares, join = ALTI.read(layer, params).map, required(ALTI.joining(params))
+        joined.append(join(shares, joined[-1]) if joined else shares)
+
+    spec = CaptureSpec(lambda heads: None, read, frozenset(ALTI.needs), whole=True)
+    capture(judged.model, judged.encoded, judged.sites, spec, judged.kind)
+    return [one[0].cpu() for one in joined[:-1]]
+
+
+def _sources(part: PathPart, position: int | None) -> Array:
+    rows, heads = slice(None) if position is None else slice(position, position + 1), required(part.heads)
+    found = contributions_of_sources(heads.weights, heads.values, heads.output, part.values[rows], part.gradient[rows])
+    return found.float().cpu().numpy()
+
+
+def _check_sum(value: float, parts: Array) -> None:
+    if not np.isfinite(value):
+        raise NonFinite(NOT_FINITE)
+    if abs(value - parts.sum()) > TOLERANCE * max(abs(value), float(np.linalg.norm(parts))):
+        raise Unsupported(NOT_THE_SUM, pointer="/model")
+
+
+def _ablation(judged: JudgedInput, params: AblationParams) -> MethodResult:
+    """Return by how much the target falls without each head."""
+
+    def change(site: int, written: Tensor, heads: Sequence[Sequence[int]]) -> Tensor:
+        judged.begin(site)
+        return without_heads(written, heads, params.how)
+
+    return _replaced(judged, change, judged.ids, params.heads, -1)
+
+
+def _patching(judged: JudgedInput, params: PatchingParams) -> MethodResult:
+    """Return how much of the target each head restores in the other text, or destroys in the text itself."""
+
+    def compute(changed: JudgedInput, outputs: list[Tensor], sign: int) -> MethodResult:
+        def exchange(site: int, written: Tensor, heads: Sequence[Sequence[int]]) -> Tensor:
+            judged.begin(site)
+            return with_heads_of(written, heads, outputs[site])
+
+        return _replaced(changed, exchange, changed.ids, params.heads, sign)
+
+    return _between_texts(judged, params.direction, compute)
+
+
+def _attribution_patching(judged: JudgedInput, params: AttributionPatchingParams) -> MethodResult:
+    """Return an estimate of the effects of patching or ablation."""
+    if params.of == "mean" or params.of == "zero":
+        return _estimated(judged, lambda _, written: own_replacement(written, params.of == "mean"), -1)
+    return _between_texts(judged, params.of, lambda one, outputs, sign: _estimated(one, lambda n, _: outputs[n], sign))
+
+
+def _estimated(judged: JudgedInput, replacement: Callable[[int, Tensor], Tensor], sign: int) -> MethodResult:
+    """Return `sign` times an estimate of what the target gains when the output of each head is replaced, given the number of its layer and the output."""
+    found = gradients_of_heads(*judged.arguments)
+    pairs = zip(found.written, found.gradients, strict=True)
+    rows = [estimated_gains(one, slope, replacement(site, one)) for site, (one, slope) in enumerate(pairs)]
+    effects = sign * torch.stack(rows).cpu().numpy()
+    if not np.isfinite(effects).all():
+        raise NonFinite(NOT_FINITE)
+    return MethodResult(found.ids, target_value(found.logits, found.ids), found.logits, effects.astype(np.float32))
+
+
+def _gradient_attention(judged: JudgedInput, params: GradientAttentionParams) -> MethodResult:
+    """Return a map of every head, and its sum."""
+    return _mapped(gradients_of_attention(*judged.arguments), lambda maps: with_sign(maps, params.sign))
+
+
+def _integrated_gradients(judged: JudgedInput, params: IntegratedGradientsParams) -> MethodResult:
+    """Return a map of every head, and its sum. The sums of a layer are compared with what the target loses without its attention."""
+    at_once = EFFECTS["integrated-gradients"].tokens
+    path = gradients_on_path(*judged.arguments, places_on_path(params.steps), at_once, judged.begin)
+    found = _mapped(path, lambda maps: maps)
+    error = found.effects.sum(1, dtype=float) - path.gains
+    return replace(found, completeness_error=error.astype(np.float32))
+
+
+def _mapped(found: AttentionGradients, change: Callable[[Tensor], Tensor]) -> MethodResult:
+    """Return each head's weights times their gradients, changed by `change`, and their sums. Takes the weights out of `found`."""
+    maps = np.empty((len(found.heads), *found.heads[0].weights.shape), np.float32)
+    for number, gradient in enumerate(found.gradients):
+        heads = found.heads.pop(0)  # whose weights would double the memory
+        maps[number] = change(attributions(heads.weights, heads.values, gradient)).cpu().numpy()
+    effects = maps.sum((2, 3), dtype=float)
+    if not np.isfinite(effects).all():
+        raise NonFinite(NOT_FINITE)
+    value = target_value(found.logits, found.ids)
+    return MethodResult(found.ids, value, found.logits, effects.astype(np.float32), maps=maps)
+
+
+def _between_texts(
+    judged: JudgedInput,
+    direction: Literal["denoise", "noise"],
+    compute: Callable[[JudgedInput, list[Tensor], int], MethodResult],
+) -> MethodResult:
+    """Return what `compute` finds in the text that is changed, given what the heads write in the one that is not, and the sign of an effect."""
+    other = required(judged.other)
+    _check_aligned(judged.encoded, other)
+    denoise = direction == "denoise"
+    source, changed = (judged, replace(judged, encoded=other)) if denoise else (replace(judged, encoded=other), judged)
+    outputs = outputs_of_heads(source.model, source.encoded, source.sites, source.kind, source.position)
+    ids = judged.ids or ([int(outputs.logits.argmax())] if denoise else [])
+    found = compute(replace(changed, ids=ids), outputs.written, 1 if denoise else -1)
+    far = target_value(outputs.logits, found.ids)
+    own, base = (far, found.value) if denoise else (found.value, far)
+    return replace(found, value=own, logits=outputs.logits if denoise else found.logits, baseline=base)
+
+
+def _check_aligned(encoded: Encoded, other: Encoded) -> None:
+    """Raise InvalidRequest unless two inputs have equally many tokens on each side."""
+    counts = [[len(one.tokens), len(one.target or [])] for one in (encoded, other)]
+    if counts[0] != counts[1]:
+        raise InvalidRequest(
+            "Patching exchanges outputs token by token, so both texts must have the same number of tokens. "
+            f"They have {sum(counts[0])} and {sum(counts[1])}.",
+            pointer="/against",
+        )
+
+
+def _replaced(judged: JudgedInput, change: Any, ids: list[int], heads: Sequence[str], sign: int) -> MethodResult:
+    """Return `sign` times what the target gains when each head is replaced, and what it gains when the named heads are replaced together."""
+    args, chosen = (judged.model, judged.encoded, judged.sites, judged.kind), _chosen(judged, heads)
+    found = replaced_logits(*args, change, ids, judged.position, chosen)
+    rows, value = torch.stack(found.replaced).double().cpu(), target_value(found.logits, found.ids)  # [L, H, ids]
+    effects = sign * ((rows[..., 0] - rows[..., 1:].sum(-1)).numpy() - value)
+    if np.isfinite(effects).sum() != (effects.size if chosen is None else sum(map(len, chosen.values()))):
+        raise NonFinite(NOT_FINITE)
+    together = None
+    if found.together is not None:
+        joint = sign * (target_value(found.together, found.ids) - value)
+        before, after = (_predictions(judged.model, one, PREDICTIONS) for one in (found.logits, found.together))
+        together = Together(tuple(heads), joint, before, after)
+    return MethodResult(found.ids, value, found.logits, effects.astype(np.float32), together=together)
+
+
+def _predictions(model: Model, logits: Tensor, count: int) -> Predictions:
+    return top_predictions(model, logits.float().cpu().numpy(), count)
+
+
+def _chosen(judged: JudgedInput, heads: Sequence[str]) -> dict[int, list[int]] | None:
+    """Return named heads by the number of their layer along axis L; None if none are named. Raises InvalidRequest for heads that the model does not have."""
+    sites, chosen = judged.sites.of(judged.kind), dict[int, list[int]]()
+    numbers = {site.layer: number for number, site in enumerate(sites)}
+    for name in dict.fromkeys(heads):
+        layer, head = map(int, name.split("."))
+        if layer not in numbers or head >= sites[numbers[layer]].heads:
+            raise InvalidRequest(
+                "This model has no such head. Name heads as layer.head, both counted from 0.", pointer="/method/heads"
+            )
+        chosen.setdefault(numbers[layer], []).append(head)
+    return chosen or None
+
+
+# Name of a method -> what computes it.
+COMPUTE: dict[str, Callable[[JudgedInput, Any], MethodResult]] = {
+    "contribution": _contribution,
+    "ablation": _ablation,
+    "patching": _patching,
+    "attribution-patching": _attribution_patching,
+    "gradient-attention": _gradient_attention,
+    "integrated-gradients": _integrated_gradients,
+    "alti-logit": _alti_logit,
+}
