@@ -22,6 +22,17 @@ from .samples import LONG, MIDDLE, SHORT, TAGGED
 
 # Text and choices of the page in the README, as in its address.
 SHOWN = {"text": MIDDLE, "head": "3.1", "view": "both", "compare": "side", "other": "effective"}
+# What heads do to a prediction, with a model that is installed for it.
+PREDICTED = {
+    "model": "smollm2",
+    "text": "When Mary and John went to the store, John gave a drink to",
+    "target": '[" Mary", " John"]',
+    "colour": "effect.contribution",
+    "head": "23.3",
+    "layers": "22-29",
+    "off": "0.0 23.3 29.1",
+    "view": "both",
+}
 # Enough colours for two maps and their letters; the file is a third of the size.
 COLOURS = 256
 
@@ -35,15 +46,9 @@ def server() -> Iterator[str]:
     """Start a real server with its own data directory, and yield its address."""
     with tempfile.TemporaryDirectory(prefix="headscope-pictures-") as home:
         environment = {**os.environ, "HEADSCOPE_HOME": home, "HEADSCOPE_HUB": "off"}
-        command = [
-            sys.executable,
-            "-c",
-            "from headscope.cli.main import main; main()",
-            "serve",
-            "--port",
-            "0",
-            "--no-open",
-        ]
+        headscope = [sys.executable, "-c", "from headscope.cli.main import main; main()"]
+        subprocess.run([*headscope, "models", "install", PREDICTED["model"]], env=environment, check=True)
+        command = [*headscope, "serve", "--port", "0", "--no-open"]
         with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             try:
@@ -66,13 +71,12 @@ def study(address: str) -> str:
 
 
 def take(target: Path) -> None:
-    """Draw the page, and a study on it, in light and dark."""
+    """Draw the page, and a study on it, in light and dark; and what heads do to a prediction."""
     from playwright.sync_api import sync_playwright
 
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if chromium is None:
         sys.exit("There is no Chromium on this machine.")
-    fragment = "&".join(f"{key}={quote(value)}" for key, value in SHOWN.items())
     with server() as address, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium)
         found = study(address)
@@ -81,7 +85,7 @@ def take(target: Path) -> None:
                 viewport={"width": 1440, "height": 900}, color_scheme=scheme, reduced_motion="reduce"
             )
             page = context.new_page()
-            page.goto(f"{address}/#{fragment}")
+            page.goto(f"{address}/#{_fragment(SHOWN)}")
             _wait_for_marks(page, "grid", "head", "graph")
             page.wait_for_load_state("networkidle")
             page.wait_for_timeout(500)
@@ -92,7 +96,18 @@ def take(target: Path) -> None:
             page.wait_for_timeout(500)
             _photograph(page, target / f"study-{scheme}.png")
             context.close()
+        page = browser.new_page(viewport={"width": 1440, "height": 900}, reduced_motion="reduce")
+        page.goto(f"{address}/#{_fragment(PREDICTED)}")
+        page.get_by_role("group", name="Predictions without these heads").wait_for(timeout=120_000)
+        _wait_for_marks(page, "grid", "head")
+        page.wait_for_timeout(500)
+        _photograph(page, target / "effects.png")
         browser.close()
+
+
+def _fragment(fields: dict[str, str]) -> str:
+    """Return the choices of an address."""
+    return "&".join(f"{key}={quote(value)}" for key, value in fields.items())
 
 
 def _photograph(page: Any, file: Path) -> None:

@@ -105,6 +105,7 @@ def test_three_heads_flip_a_prediction(visits: Begin, server: Server, smollm2: s
     for layer, head in FLIP:
         visit.head(layer, head).click()
         page.get_by_role("button", name=f"switch {layer}.{head} off").click()
+    expect(page.get_by_role("button", name="switch off only 29.1")).to_be_visible()
     said = page.get_by_text("\N{LEFT DOUBLE QUOTATION MARK} John\N{RIGHT DOUBLE QUOTATION MARK} instead of")
     expect(said).to_be_visible()
     expect(without(visit).first).to_contain_text(" John")
