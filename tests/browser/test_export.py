@@ -182,6 +182,16 @@ def test_heads_as_png(visit: Visit) -> None:
     assert min(width, height) > 900
 
 
+def test_no_number_of_a_head_is_rounded_to_zero(visit: Visit) -> None:
+    """Heads that give punctuation little attention have a number that says so."""
+    visit.open(address(text="The cat sat on the mat.", colour="token_types.punct"))
+    expect(visit.page.locator(".said").first).to_have_text(re.compile("^2.9 . [0-9]"))
+    visit.painted("grid")
+    said = texts(ElementTree.fromstring(Path(taken(visit, "All heads as SVG").path()).read_text("utf-8")))
+    assert "0.0" not in said
+    assert len([text for text in said if text == "≈0" or text.startswith(".0")]) > 36
+
+
 def test_table_round_trips(server: Server, analysis: str) -> None:
     """Every entry of every map, with its tokens, as a spreadsheet cannot run them."""
     document = server.get(f"/analyses/{analysis}").json()

@@ -126,6 +126,20 @@ def test_what_is_not_certain_is_asked(visit: Visit) -> None:
     expect(visit.page.get_by_role("combobox", name="colour by")).to_have_value("entropy")
 
 
+def test_names_that_differ_in_case_only_are_told_apart(visit: Visit) -> None:
+    """`punct` is the punctuation, `PUNCT` a part of speech, of which this text has none: heads without a reading are not ranked."""
+    visit.open(address(text=TEXT))
+    find(visit, "token_types.punct > 0.02")
+    expect(parts(visit)).to_have_text(["token_types.punct > 0.02"])
+    expect(visit.page.get_by_text(re.compile(r"^\d+ of 72 heads"))).to_be_visible()
+    count = len(served(visit, "token_types.punct > 0.02"))
+    expect(visit.page.get_by_text(f"{count} of 72 heads")).to_be_visible()
+    find(visit, "order by token_types.PUNCT desc limit 3")
+    expect(parts(visit)).to_have_text(["by token_types.PUNCT, largest first", "3"])
+    expect(visit.page.get_by_text("No head has a reading of token types.PUNCT here.")).to_be_visible()
+    expect(found(visit)).to_have_count(0)
+
+
 @pytest.mark.parametrize(
     ("said", "sentence"),
     [
@@ -236,6 +250,13 @@ def test_sentences_are_done(visit: Visit) -> None:
     lowest = answered(visit, "order by special_tokens.separator asc limit 5", "special_tokens")
     comes_to(lambda: names(visit), [f"{head['layer']}.{head['head']}" for head in lowest])
 
+    find(visit, "what does it look at")  # with nothing pinned
+    answer = visit.page.locator("#find-answer")
+    expect(answer).to_contain_text("What do you mean by “it”? Choose a word, or click one first.")
+    expect(answer.get_by_role("button")).to_have_text(["boats", "river", "bank", "while", "town", "kept"])
+    find(visit, "heads attending to punctuation")
+    expect(parts(visit)).to_have_text(["by token_norms.attention_punct, largest first", "5"])
+    expect(found(visit)).to_have_count(5)
     find(visit, "attention to punctuation over 30 %")
     expect(parts(visit)).to_have_text(["token_norms.attention_punct > 30%"])
     find(visit, "how many heads are vertical?")
@@ -253,6 +274,8 @@ def test_sentences_are_done(visit: Visit) -> None:
     expect(found(visit)).to_have_count(1)
     (best,) = answered(visit, "order by entropy asc limit 1", "entropy")
     expect(heading(visit)).to_have_text(f"Head {best['layer']}.{best['head']}")
+    find(visit, "go to head 3.1")
+    expect(heading(visit)).to_have_text("Head 3.1")
     find(visit, "go to L4H5")
     expect(heading(visit)).to_have_text("Head 4.5")
     find(visit, "strongest edge in head 4.5")

@@ -22,6 +22,21 @@ SENTENCE = "The trophy did not fit into the suitcase because it was too big."
 # Words that MiniLM reads in pieces.
 PIECES = "Unbelievable counterexamples embarrassed the crystallographers."
 LABEL = 74  # pixels that names take beside and above a heat map
+RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+# Where the first Hebrew letter of a sentence is on screen, and the digit and the percent sign after it.
+AFTER_HEBREW = r"""(line) => {
+  const words = document.createTreeWalker(line, NodeFilter.SHOW_TEXT)
+  while (!/[\u0590-\u05ff]/.test(words.nextNode().data));
+  const text = words.currentNode
+  const range = document.createRange()
+  let at = 0
+  return [/[\u0590-\u05ff]/, /\d/, /%/].map((sign) => {
+    at += text.data.slice(at).search(sign)
+    range.setStart(text, at)
+    range.setEnd(text, at + 1)
+    return range.getBoundingClientRect().left
+  })
+}"""
 CANVASES = "(element) => [...element.querySelectorAll('canvas')].map((canvas) => canvas.toDataURL()).join()"
 
 
@@ -80,6 +95,40 @@ def test_zoom_to_cells_by_keyboard(visit: Visit, server: Server) -> None:
     cells.press("0")
     comes_to(lambda: picture(image), whole)
     expect(visit.page.get_by_role("button", name="whole map")).to_have_count(0)
+
+
+def test_small_values_are_powers_of_ten(visit: Visit, server: Server) -> None:
+    """The smallest of all weights has its power as raised digits, in the readout and the tip, and is exact."""
+    id_ = server.analyse(model="minilm", text=SENTENCE)["id"]
+    whole = load(server.get(f"/analyses/{id_}/maps/weights").content)["map"]
+    layer, head, query, key = np.unravel_index(np.where(whole > 0, whole, 1).argmin(), whole.shape)
+    value = whole[layer, head, query, key]
+    assert value < 1e-4
+    visit.open(address(text=SENTENCE, head=f"{layer}.{head}", view="map"))
+    visit.page.mouse.move(*cell(visit, int(query), int(key), len(whole[0, 0])))
+    mantissa, power = f"{value:.0e}".split("e")
+    raised = str(int(power)).translate(RAISED)
+    short = f"10{raised}" if mantissa == "1" else f"{mantissa}·10{raised}"
+    expect(said(visit)).to_contain_text(f"weights {short}")
+    expect(visit.page.locator(".tip")).to_contain_text(f"value{short}")
+    exact, last = re.findall(r"exactly ([\d.]+)·10(\S+)$", said(visit).inner_text())[0]
+    assert last == raised
+    assert np.float32(f"{exact}e{power}") == value
+
+
+def test_right_to_left_words_stay_in_place(visit: Visit, server: Server) -> None:
+    """A Hebrew letter in a sentence is before the percentage that follows it, which is not turned around."""
+    text = "A letter \u05dc \u05dc \u05dc \u05dc \u05dc \u05dc"
+    analysis = server.analyse(model="minilm", text=text)
+    hebrew = [at for at, token in enumerate(analysis["tokens"]) if token["text"] == "\u05dc"]
+    whole = load(server.get(f"/analyses/{analysis['id']}/maps/weights").content)["map"]
+    shares = whole[..., hebrew].sum(-1).mean(-1)
+    layer, head = np.unravel_index(shares.argmax(), shares.shape)
+    visit.open(address(text=text, head=f"{layer}.{head}"))
+    sentence = visit.page.get_by_text(re.compile("^Looks most at"))
+    expect(sentence).to_contain_text("\u05dc")
+    letter, digit, sign = sentence.evaluate(AFTER_HEBREW)
+    assert letter < digit < sign
 
 
 def test_rectangle_selects_everywhere(visit: Visit, server: Server) -> None:

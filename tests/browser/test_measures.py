@@ -55,6 +55,8 @@ def test_measures_are_searched_and_starred(visit: Visit) -> None:
     visit.page.reload()
     visit.painted("head")
     expect(favourites).to_have_count(7)
+    visit.page.goto(f"{visit.root}/{address(text='The cat sat.', colour='qk_distance.square')}")
+    expect(visit.page.locator(".said")).to_have_text(re.compile("[0-9] tokens²$"))
 
 
 def test_signs_of_patterns_leave_red_to_the_open_head(visit: Visit) -> None:

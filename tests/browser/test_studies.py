@@ -150,11 +150,35 @@ def test_heads_are_found_and_ranked(visit: Visit, two: tuple[str, str], server: 
     expect(visit.page.get_by_role("region", name="Which heads").get_by_role("alert")).to_contain_text("character")
 
 
+def test_a_median_is_as_precise_as_it_is_known(visit: Visit, two: tuple[str, str], server: Server) -> None:
+    """Where all values are in one bin of the histogram, the page says so and draws none; otherwise it says what the median is between."""
+    heads = [server.get(f"/studies/{two[0]}/heads/{layer}/{head}").json() for layer in range(6) for head in (0, 5, 9)]
+    numbers = [(head, number) for head in heads for number in head["numbers"] if number["distribution"]]
+    bins = lambda number: sum(count > 0 for count in number["distribution"]["counts"])  # noqa: E731
+    apart = lambda number: len({f"{bound:.1g}" for bound in number["median_within"]}) == 2  # noqa: E731
+    single = next((head, number) for head, number in numbers if bins(number) == 1)
+    spread = next((head, number) for head, number in numbers if bins(number) > 4 and apart(number))
+    histogram = visit.page.get_by_role("img", name=re.compile("^Distribution of"))
+    for (head, number), said, drawn in (
+        (single, "All {} values are in one bin, ", 0),
+        (spread, "The median of all {} values is ", 1),
+    ):
+        name, column = f"{head['layer']}.{head['head']}", number["column"]
+        measure = number["measure"] + (f".{column}" if column else "")
+        place(visit, study=two[0], show="heads", head=name, measure=measure)
+        expect(visit.page.get_by_role("heading", name=f"Head {name}")).to_be_visible()
+        expect(visit.page.get_by_text(said.format(f"{number['count']:,}"))).to_be_visible()
+        expect(histogram).to_have_count(drawn)
+
+
 def test_tables_are_files(visit: Visit, two: tuple[str, str]) -> None:
     place(visit, study=two[0], show="tables", table="inputs")
     table = visit.page.get_by_role("region", name="Numbers of inputs")
     expect(table.get_by_role("row").nth(1)).to_be_visible()
     visit.page.get_by_role("button", name="Heads", exact=True).click()
+    heads = visit.page.get_by_role("region", name="Numbers of heads")
+    expect(heads).to_contain_text("·10⁻")
+    expect(heads).not_to_contain_text(re.compile(r"\de[-+]?\d|[^\w]-\d"))
     files = visit.page.get_by_role("group", name="Files of heads")
     with visit.page.expect_download() as download:
         files.get_by_role("button", name="CSV").click()
