@@ -106,7 +106,7 @@ def test_history(visit: Visit) -> None:
     """What was analysed opens again as it was, with its address."""
     visit.open()
     visit.submit("History is one thing.")
-    visit.lens("effective")
+    visit.lens("norm")
     visit.submit("History is another.")
     visit.page.get_by_title("Your past analyses").click()
     sheet = visit.page.get_by_role("dialog", name="History")

@@ -237,6 +237,8 @@ def test_all_of_it_on_small_screens(visits: Callable[..., Visit], width: int, he
         if width > 640:
             left.press("ArrowRight")
     cells = visit.page.get_by_role("application", name=re.compile("^Cells of "))
-    cells.evaluate("(map) => map.scrollIntoView({ block: 'end' })")
-    readout = box(visit.page.locator("p.readout"))
-    assert readout["y"] + readout["height"] <= height
+    for view in ("heat map", "both"):
+        visit.page.get_by_role("radio", name=view, exact=True).check()
+        cells.evaluate("(map) => map.scrollIntoView({ block: 'end' })")
+        readout = box(visit.page.locator("p.readout"))
+        assert 0 <= readout["y"] <= height - readout["height"], view
