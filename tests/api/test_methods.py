@@ -338,8 +338,10 @@ def test_support_by_model_and_kind(server: Server) -> None:
     assert [card["predicts"] for card in (bert, gpt2, t5)] == [None, "next-token", "next-token"]
     assert "no head" in reason(bert["kinds"][0], "effects", "ablation")
     assert "through the decoder" in reason(encoder, "effects", "ablation")
-    for kind in (decoder, cross, gpt2["kinds"][0]):
-        assert all(item["supported"] for item in kind["effects"])
+    for kind in (decoder, cross):
+        assert {item["name"] for item in kind["effects"] if not item["supported"]} == {"alti-logit"}
+    assert "reads its encoder" in reason(decoder, "effects", "alti-logit")
+    assert all(item["supported"] for item in gpt2["kinds"][0]["effects"])
     away = server.get("/models/t5-small").json()
     assert (away["kinds"], {item["supported"] for item in away["lenses"]}) == ([], {False})
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import transformers
 
-from headscope.models.support import CAUSAL, CROSS, IMAGE, NOT_CAUSAL
+from headscope.models.support import CAUSAL, CROSS, DECODER, IMAGE, NOT_CAUSAL
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORD = ROOT / "docs" / "reference" / "architectures.json"
 FAMILIES = ROOT / "backend" / "headscope" / "models" / "families.json"
 # What the mask and the kind of attention decide; the server tells it from the configuration.
-TOLD = {pair for told in (CROSS, CAUSAL, NOT_CAUSAL, IMAGE) for pair in told.items()}
+TOLD = {pair for told in (CROSS, DECODER, CAUSAL, NOT_CAUSAL, IMAGE) for pair in told.items()}
 
 # What becomes of an image beside a text, if nothing is wrong.
 EQUAL = "equal"

@@ -35,7 +35,6 @@ Step = Callable[[float], None]
 PREDICTIONS = 10  # that are shown before and after heads are replaced
 TOLERANCE = 1e-4  # of what contributions sum to, relative to the target and to the contributions
 NOT_FINITE = "The model computes NaN or infinity on this input, so heads have no effect on it."
-TWO_SIDES = "The decoder of this model also reads its encoder, and ALTI traces tokens of one text only."
 NO_SHARES = (
     "Some tokens of this input have no ALTI shares, because nothing brings their output nearer. Choose contribution."
 )
@@ -131,9 +130,7 @@ def _contribution(judged: JudgedInput, params: ContributionParams) -> MethodResu
 
 
 def _alti_logit(judged: JudgedInput, params: EffectParams) -> MethodResult:
-    """Return contributions, with sources traced to the input. Raises Unsupported for encoder-decoders, and where a token has no shares."""
-    if len({site.kind for site in judged.sites.all}) > 1:
-        raise Unsupported(TWO_SIDES, pointer="/model")
+    """Return contributions, with sources traced to the input. Raises Unsupported where a token has no shares."""
     found = _contribution(judged, ContributionParams(sources=True))
     first, *above = torch.from_numpy(required(found.sources))
     pairs = zip(above, _shares_below(judged), strict=True)

@@ -110,7 +110,7 @@ class AttentionSites:
         missing = {need: reason for site in sites for need, reason in site.missing.items()}
         if len({site.heads for site in sites}) > 1:
             missing["equal-heads"] = "Its layers have different numbers of heads."
-        missing |= by_mask(cross=sites[0].kind == "cross", causal=any(site.causal for site in sites))
+        missing |= by_mask(kind=sites[0].kind, causal=any(site.causal for site in sites))
         return {need: reason for need, reason in missing.items() if need in CAPABILITIES}
 
 

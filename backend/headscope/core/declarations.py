@@ -24,6 +24,7 @@ CAPABILITIES = {
     "bilinear": "queries and keys that are linear maps of hidden states, but for a rotation by the distance of two tokens and for a normalisation",
     "additive": "queries and keys that are not normalised head by head, so that the products of heads have a common scale",
     "same-tokens": "queries and keys that are the same tokens",
+    "one-text": "tokens that are made of tokens of one text only, so that they can be traced to these",
     "bidirectional": "queries that may attend to every key (no causal mask)",
     "padding": "a padding token and queries that may attend to every key, so that the input can be padded",
     "causal": "queries that attend to themselves and to tokens before them only",

@@ -20,6 +20,6 @@ ALTI_LOGIT = EffectMethod(
     citation="Ferrando et al. 2023, Explaining How Transformers Use Context to Build Predictions, sec. 3",
     params=EffectParams,
     unit="logits",
-    needs=("values", "projection", "residual", "same-tokens", "equal-heads"),
+    needs=("values", "projection", "residual", "same-tokens", "one-text", "equal-heads"),
     activations=14,
 )

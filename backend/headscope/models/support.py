@@ -19,11 +19,12 @@ from ..mechanisms import MECHANISMS
 from . import images
 from .facts import Facts
 
-# Missing capability -> reason: in cross-attention, under a causal mask, and without one.
+# Missing capability -> reason: in cross-attention, in all attention of a decoder beside an encoder, under a causal mask, and without one.
 CROSS = {
     "same-tokens": "In cross-attention queries and keys are different tokens.",
     "padding": "The published code pads only self-attention over a single text.",
 }
+DECODER = {"one-text": "The decoder of this model also reads its encoder."}
 CAUSAL = {
     "bidirectional": "This method needs every token, and a causal model masks later ones.",
     "padding": "The published code pads only bidirectional models.",
@@ -64,9 +65,10 @@ class InputKind(Protocol):
     def generate(self) -> Any: ...
 
 
-def by_mask(*, cross: bool, causal: bool) -> dict[str, str]:
+def by_mask(*, kind: Kind, causal: bool) -> dict[str, str]:
     """Return missing capability -> reason, as far as the kind of attention and its mask determine it."""
-    return {**(CROSS if cross else {}), **(CAUSAL if causal else NOT_CAUSAL)}
+    sides = {"cross": {**CROSS, **DECODER}, "decoder": DECODER}
+    return {**sides.get(kind, {}), **(CAUSAL if causal else NOT_CAUSAL)}
 
 
 def find_missing(facts: Facts, kind: Kind) -> dict[str, str]:
@@ -74,7 +76,7 @@ def find_missing(facts: Facts, kind: Kind) -> dict[str, str]:
     facts.tower(kind)
     known: Mapping[str, str] = _families().get(facts.family, {}).get("lacks", {})
     causal = facts.kind == "decoder" or kind == "decoder"
-    found = {**known, **by_mask(cross=kind == "cross", causal=causal), **(IMAGE if facts.kind == "vision" else {})}
+    found = {**known, **by_mask(kind=kind, causal=causal), **(IMAGE if facts.kind == "vision" else {})}
     return {need: reason for need, reason in found.items() if need in CAPABILITIES}
 
 

@@ -41,5 +41,5 @@ def test_is_contributions_times_rollout(family: str) -> None:
 
 
 def test_a_decoder_that_reads_an_encoder_is_refused() -> None:
-    with pytest.raises(Unsupported, match="one text only"):
+    with pytest.raises(Unsupported, match="also reads its encoder"):
         headscope.effect(_t5(), token_ids=TOKENS, target_ids=[0, 9], target=7, method="alti-logit")
