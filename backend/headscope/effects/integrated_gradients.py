@@ -37,5 +37,5 @@ INTEGRATED_GRADIENTS = EffectMethod(
     needs=("values", "projection", "hidden", "equal-heads"),
     activations=22,
     maps=True,
-    tokens=512,
+    tokens=256,
 )

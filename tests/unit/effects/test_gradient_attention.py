@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from transformers import BertConfig, BertModel
+from transformers import BertConfig, BertForSequenceClassification, BertModel
 
 import headscope
 from headscope import Model
@@ -126,6 +126,14 @@ def test_of_an_encoder_decoder(kind: str) -> None:
     Reference(model, kind, {"input_ids": TOKENS, "decoder_input_ids": target}, 2).check(e.maps, 18)
     with pytest.raises(Unsupported, match="through the decoder"):
         headscope.effect(model, **{**shared, "kind": "encoder"}, method=GRADIENT)
+
+
+def test_of_a_class() -> None:
+    """Of a whole input: every query counts."""
+    torch.manual_seed(0)
+    model = headscope.load(perturbed(BertForSequenceClassification(BertConfig(**SMALL, num_labels=3))))
+    e = headscope.effect(model, token_ids=TOKENS, target=(2, 0), method=GRADIENT, dtype="float64")
+    Reference(model, kind_of(model), {"input_ids": TOKENS}, None, (2, 0)).check(e.maps, 12)
 
 
 def test_in_blocks_of_heads(tiny: Model, monkeypatch: pytest.MonkeyPatch) -> None:
