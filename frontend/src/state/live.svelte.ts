@@ -4,8 +4,8 @@ import { recall, remember } from '../lib/net/storage'
 import { isShort } from '../lib/text/length'
 
 const KEY = 'live'
-/** The debounce interval. Fast typists leave 80 ms between keys. */
-const PAUSE_MS = 50
+/** The debounce interval. A held key repeats every 33 ms, and fast typists leave 80 ms between keys. */
+const PAUSE_MS = 36
 
 export class Live {
   on = $state(false)
