@@ -29,6 +29,7 @@ from headscope.analysis.request import AnalysisRequest
 from headscope.api import openapi, problems
 from headscope.api.middleware import security
 from headscope.cli import main as cli
+from headscope.models.support import READ
 from headscope.settings import GIB, Settings
 from headscope.studies.request import StudyRequest
 
@@ -290,7 +291,7 @@ def with_image() -> str:
     record = _architectures()
     groups: dict[str, list[str]] = {}
     for name, said in record["images"].items():
-        groups.setdefault("equal" if said == "equal" else f"refused: {record['reasons'][said]}", []).append(name)
+        groups.setdefault(said if said in READ else f"refused: {record['reasons'][said]}", []).append(name)
     rows = [(said, str(len(names)), _listed(names)) for said, names in sorted(groups.items())]
     return table(("with an image", "number", "model types"), rows)
 

@@ -324,6 +324,7 @@ function analysisOf(id: string, request: Request, tokens: Token[]): Analysis {
     text: request.text,
     textPair: request.textPair,
     texts: [request.text, request.textPair],
+    pictureUrl: request.image ? fixedPicture.url : '',
     picture: request.image ? fixedPicture : null,
     image: request.image ?? '',
     generate: request.generate ?? null,

@@ -12,6 +12,7 @@ import headscope
 from headscope.capture import CaptureSpec, capture, examine
 from headscope.core.attention import Layer
 from headscope.errors import HeadscopeError
+from headscope.models.support import EQUAL, FALLBACK, UNLOCATED
 
 from .compare import apart, outputs_apart
 from .pictured import build
@@ -23,13 +24,14 @@ INPUTS = (((70, 50), "What is this?"), ((40, 66), "Is {image} a cat?"))
 
 
 def judge(model_type: str) -> str:
-    """Return `equal`, why Headscope refuses an image, or `wrong: ` and what differs."""
+    """Return what becomes of an image (one of READ), why Headscope refuses it, or `wrong: ` and what differs."""
     built, processor = build(model_type)
     try:
         model = headscope.load(built.module, processor)
         sites = examine(model, pictured=True)
         if not sites.captured:
-            return sites.missing("self")["capture"]
+            return FALLBACK
+        located = sites.located
         for number, (size, text) in enumerate(INPUTS):
             pixels = np.random.default_rng(number).integers(0, 256, (size[1], size[0], 3), np.uint8)
             prompt = text.format(image=_image_token(processor))
@@ -37,9 +39,10 @@ def judge(model_type: str) -> str:
             wrong = _difference(model, sites, encoded, _eager(built.module, processor, prompt, pixels))
             if wrong is not None:
                 return f"wrong: {size}: {wrong}"
+            located = located and encoded.grid is not None
     except HeadscopeError as error:
         return error.detail
-    return "equal"
+    return EQUAL if located else UNLOCATED
 
 
 def _difference(model: Any, sites: Any, encoded: Any, expected: Any) -> str | None:

@@ -79,14 +79,14 @@ IMAGES: dict[str, dict[str, Any]] = {
     "lighton_ocr": {"size": {"longest_edge": 64}, "patch_size": {"height": 2 * PATCH, "width": 2 * PATCH}},
     **each("mistral3 mistral_large4", {"size": {"longest_edge": 64}, "patch_size": {"height": PATCH, "width": PATCH}}),
 }
-# Most of these are refused: their tokens are learned queries, or convolutions mix the patches, of which codes are made.
+# The tokens of most of these are no patches: they are learned queries, or convolutions mix the patches, of which codes are made.
 IMAGES |= {
     "chameleon": CROPPED,
     "emu3": {"min_pixels": 1024, "max_pixels": 4096, "spatial_factor": 8},
-    "aria": {"max_image_size": 490},
+    "aria": {"max_image_size": 980},
     "got_ocr2": {"size": {"height": 4 * SIDE, "width": 4 * SIDE}, "crop_to_patches": False},
     "idefics2": {"size": {"shortest_edge": 16, "longest_edge": SIDE}, "do_image_splitting": False},
-    "deepseek_ocr2": SQUARE | {"tile_size": SIDE},
+    "deepseek_ocr2": {"size": {"height": 48, "width": 48}, "tile_size": 48},  # 12 x 12 queries
     "deepseek_vl_hybrid": SQUARE | {"min_size": 8, "high_res_size": {"height": 2 * SIDE, "width": 2 * SIDE}},
     "glm5_next": MERGED,
 }
@@ -103,8 +103,18 @@ PROCESSORS: dict[str, dict[str, Any]] = {
     "aya_vision": {"patch_size": PATCH * 2, "img_size": SIDE, "downsample_factor": 1},
     **each("mistral3 lighton_ocr mistral_large4", {"patch_size": PATCH, "spatial_merge_size": 2}),
     **each("janus deepseek_vl deepseek_vl_hybrid", {"num_image_tokens": 16}),
+    "deepseek_ocr2": {"patch_size": 4, "downsample_ratio": 1},
 }
 CONFIGS: dict[str, dict[str, Any]] = {
+    "aria": {
+        "text_config": {"max_position_embeddings": 512},
+        "vision_config": {"image_size": 980, "patch_size": 28},
+        "projector_patch_to_query_dict": {1225: 256},
+    },
+    "deepseek_ocr2": {
+        "text_config": {"max_position_embeddings": 1024},
+        "vision_config": {"sam_config": {"image_size": 48, "downsample_channels": [32, 32]}},
+    },
     "chameleon": {
         "vocabulary_map": {"<image>": 0} | {f"IMGIMG{chr(ord('A') + code)}Z": 180 + code for code in range(CODES)},
         "vq_config": CODEBOOK | {"num_embeddings": CODES, "resolution": SIDE, "latent_channels": 32, "embed_dim": 32},

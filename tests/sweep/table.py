@@ -9,16 +9,13 @@ from typing import Any
 
 import transformers
 
-from headscope.models.support import CAUSAL, CROSS, DECODER, IMAGE, NOT_CAUSAL
+from headscope.models.support import CAUSAL, CROSS, DECODER, IMAGE, NOT_CAUSAL, READ
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORD = ROOT / "docs" / "reference" / "architectures.json"
 FAMILIES = ROOT / "backend" / "headscope" / "models" / "families.json"
 # What the mask and the kind of attention decide; the server tells it from the configuration.
 TOLD = {pair for told in (CROSS, DECODER, CAUSAL, NOT_CAUSAL, IMAGE) for pair in told.items()}
-
-# What becomes of an image beside a text, if nothing is wrong.
-EQUAL = "equal"
 
 Verdicts = dict[str, dict[str, Any]]
 
@@ -29,7 +26,7 @@ def record(found: Verdicts) -> str:
     place = {reason: index for index, reason in enumerate(reasons)}
     kept = {name: _short(verdict, place) for name, verdict in sorted(found.items()) if "result" in verdict}
     pictured = {name: verdict["image"] for name, verdict in sorted(found.items()) if "image" in verdict}
-    images = {name: EQUAL if said == EQUAL else place[said] for name, said in pictured.items()}
+    images = {name: said if said in READ else place[said] for name, said in pictured.items()}
     left = {name: place[verdict["left_out"]] for name, verdict in sorted(found.items()) if "left_out" in verdict}
     lines = [
         f' "transformers": {json.dumps(transformers.__version__)}',
@@ -63,7 +60,7 @@ def recorded() -> tuple[str, Verdicts]:
         reason = {"reason": reasons[short["reason"]]} if "reason" in short else {}
         found[name] = {**short, "lacks": lacks, **reason}
     for name, said in table["images"].items():
-        found[name]["image"] = said if said == EQUAL else reasons[said]
+        found[name]["image"] = said if said in READ else reasons[said]
     return table["transformers"], found
 
 
@@ -82,7 +79,7 @@ def _lines(entries: dict[str, Any], indent: str = " ") -> str:
 
 def _reasons(verdict: dict[str, Any]) -> list[str]:
     inner = [reason for needs in verdict.get("lacks", {}).values() for reason in needs.values()]
-    image = [verdict["image"]] if verdict.get("image", EQUAL) != EQUAL else []
+    image = [verdict["image"]] if verdict.get("image", READ[0]) not in READ else []
     return [*(verdict[name] for name in ("reason", "left_out") if name in verdict), *image, *inner]
 
 

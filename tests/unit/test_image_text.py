@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,12 @@ import headscope
 from headscope import Model
 from headscope.analysis.request import AnalysisRequest
 from headscope.capture import examine
-from headscope.errors import HeadscopeError, InvalidImage, InvalidRequest, ModelNotExact, Unsupported
+from headscope.core.tokens import Token
+from headscope.errors import HeadscopeError, InvalidImage, InvalidRequest, Unsupported
 from headscope.models import image_layout, processors
 from headscope.models.conversation import Message
 from headscope.models.generation import Generate
+from headscope.models.image_text import NOT_LOCATED
 from tests.sweep.build import build as build_text
 from tests.sweep.pictured import build, tokenizer
 from tests.sweep.pictured import processor as processor_of
@@ -200,22 +203,34 @@ def test_a_processor_that_needs_its_part_for_videos_says_so(tmp_path: Path) -> N
         model.encode(TEXT, image=picture(32, 32))
 
 
-def test_another_order_of_patches_is_refused() -> None:
-    """Of a model that turns its patches around, as many as there are in the grid."""
+def test_tokens_in_another_order_are_not_drawn_over_the_image() -> None:
+    """As when a model turns its patches around: there are as many as in the grid."""
     built, processor = build("llava")
     projector = built.module.model.multi_modal_projector
     plain = projector.forward
     projector.forward = lambda features: plain(features).flip(1)
-    with pytest.raises(ModelNotExact, match="which patch"):
-        examine(headscope.load(built.module, processor), pictured=True)
+    model = headscope.load(built.module, processor)
+    found = headscope.analyze(model, TEXT, image=picture(32, 32))
+    assert not examine(model, pictured=True).located
+    _assert_numbered(found.tokens, 16)
+    assert found.grid is None
+    assert found.picture is not None
+    assert found.warnings[0].code == "image-not-located"
 
 
-def test_a_number_of_tokens_that_is_no_grid_is_refused() -> None:
-    """Of a processor that counts the class token as well."""
+def test_a_number_of_tokens_that_is_no_grid_is_not_drawn_over_the_image() -> None:
+    """As when a processor counts the class token as well."""
     built, processor = build("llava")
     processor.vision_feature_select_strategy = "full"
-    with pytest.raises(Unsupported, match="rows and columns"):
-        headscope.load(built.module, processor).encode(TEXT, image=picture(32, 32))
+    found = headscope.load(built.module, processor).encode(TEXT, image=picture(32, 32))
+    _assert_numbered(found.tokens, 17)
+    assert found.warnings == (NOT_LOCATED,)
+
+
+def _assert_numbered(listed: Sequence[Token], count: int) -> None:
+    image = [token for token in listed if token.kind == "image"]
+    assert [token.text for token in image] == [str(number) for number in range(1, count + 1)]
+    assert all(token.box is None for token in image)
 
 
 CLIP = {"size": {"shortest_edge": 336}, "crop_size": {"height": 336, "width": 336}}

@@ -16,6 +16,7 @@ from ..errors import OutOfMemory, Unsupported
 from ..mechanisms import MECHANISMS
 from ..mechanisms.base import PassContext
 from ..models.facts import Facts
+from ..models.image_text import unlocated
 from ..models.loading import Model
 from ..models.modules import is_out_of_memory
 from ..models.tokens import Encoded
@@ -131,6 +132,8 @@ def _prepare(
         if task.request.mechanism is None:
             task = replace(task, request=task.request.model_copy(update={"mechanism": recipe.mechanism}))
         encoded, first = model.encode(**task.request.input), recipe.chosen[0]
+        if encoded.pictured and encoded.grid and not recipe.sites.located:
+            encoded = unlocated(encoded)
         axes, heads = encoded.axes(first.kind), {site.layer: site.heads for site in recipe.chosen}
         sides = len(axes.queries), len(axes.keys)
         plan = memory.plan(task.request, heads, *sides, keep=task.keep, width=first.width)

@@ -24,7 +24,7 @@ from .closeness import TOLERANCE, is_close, tolerance
 from .describe import describe_site
 from .forward import capture, forward_options, returned_weights
 from .interface import NAME, AttentionCall, Masks, attending_with, recording
-from .patch_check import check_patches
+from .patch_check import boxes_hold
 from .recording import CaptureSpec
 from .sites import AttentionSites, Site
 from .trace import Trace, block_of, trace_modules
@@ -61,7 +61,7 @@ def _examined(model: Model, dtype: str, pictured: bool) -> AttentionSites:
         with model.using(dtype):
             sites = _examine(model, pictured)
             if pictured:
-                check_patches(model, sites)
+                sites = replace(sites, located=boxes_hold(model, sites))
         if sites.captured or not widen_at_once(model.module, DTYPES[dtype]):
             return sites
     except Exception:
@@ -191,7 +191,7 @@ def _matched(
         left[kind].pop(0)
         event.kind = kind
         call, keys = event.call, event.call.masks[0].keys
-        missing = {} if encoded.picture is None else dict(IMAGE)
+        missing = {} if encoded.pixels is None and encoded.pictured is None else dict(IMAGE)
         if call.sink is not None:
             missing["distribution"] = "A learned sink takes a share of every row, so rows sum to less than 1."
         if keys.rule == "mask":

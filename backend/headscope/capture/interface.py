@@ -23,7 +23,7 @@ NAME = "headscope"
 # Queries from which on causal masks are omitted.
 LONG = 1024
 # In the names of configurations of the parts of a model that read images.
-IMAGE_PARTS = ("vision", "vq", "vit")
+IMAGE_PARTS = ("vision", "vq", "vit", "perceiver")
 
 
 @dataclass(frozen=True)

@@ -21,22 +21,22 @@ from .interface import attending_with
 from .sites import AttentionSites
 
 ATTENDS = re.compile("attention|attn", re.IGNORECASE)
-UNKNOWN = "It could not be verified which patch of the image each image token of this model is. Omit the image."
 PROBES = 5
 
 Picture = np.ndarray[Any, Any]
 
 
-def check_patches(model: Model, sites: AttentionSites) -> None:
-    """Invert the pixels of some patches and verify that they reach the language model as the tokens that the boxes say. Raises ModelNotExact.
+def boxes_hold(model: Model, sites: AttentionSites) -> bool:
+    """Return whether image tokens are the patches that their boxes say: inverting the pixels of some patches must reach the language model as their tokens.
 
     The layers of the image tower pass their input on while this is checked, because their attention would carry a change to every token.
     """
     block = sites.all[0].block
-    if block is None:
-        raise ModelNotExact(UNKNOWN)
     picture = noise(64, 128)  # wide, so that rows and columns of tiles cannot be confused
-    width, height = _extent(model.encode("?", image=picture).tokens)
+    encoded = model.encode("?", image=picture)
+    if block is None or encoded.grid is None:
+        return False
+    width, height = _extent(encoded.tokens)
     picture = noise(height, width)  # as large as the model sees it, so that no pixels are mixed
     with torch.inference_mode(), attending_with("eager", model.module), _without_layers(model.module, block):
         plain, before = _embed(model, block, picture)
@@ -55,9 +55,10 @@ def check_patches(model: Model, sites: AttentionSites) -> None:
             listed, after = _embed(model, block, _inverted(picture, region))
             changed = (after - before).norm(dim=-1) if len(listed) == len(plain) else torch.zeros(len(plain))
             if main[int(changed[main].argmax())] != place or not changed[place] > 0:
-                raise ModelNotExact(UNKNOWN)
+                return False
             if rest and not _covers(plain, rest, rest[int(changed[rest].argmax())], region, (width, height)):
-                raise ModelNotExact(UNKNOWN)
+                return False
+    return True
 
 
 def _is_overview(token: Token) -> bool:
@@ -113,7 +114,7 @@ def _embed(model: Model, block: str, picture: Picture) -> tuple[list[Token], Ten
         return encoded.tokens, reached.hidden[0].flatten(1).float()  # some models have several streams: [Q, s, d]
     finally:
         handle.remove()
-    raise ModelNotExact(UNKNOWN)
+    raise ModelNotExact("The image of a probe did not reach the language model, so its attention cannot be captured.")
 
 
 @contextmanager

@@ -83,13 +83,14 @@ class AttentionSites:
     """All sites of a model, verified against its eager attention on a probe. `captured` is False if only the weights that eager returns are available.
 
     `faults` maps kinds of attention for which the model returns something other than weights to what is wrong. `quantised_by` has the packages that compute with
-    its quantised weights.
+    its quantised weights. `located` is whether image tokens were verified to be the patches that their boxes say.
     """
 
     all: tuple[Site, ...]
     captured: bool
     faults: Mapping[Kind, str] = field(default_factory=dict)
     quantised_by: str = ""
+    located: bool = False
 
     def of(self, kind: Kind) -> tuple[Site, ...]:
         """Return the sites of one kind of attention, in order of layers. Raises Unsupported if there are none."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import torch
 from tokenizers import Tokenizer
 
+from ..core.attention import ResultWarning
 from ..core.tokens import Token
 from ..errors import InvalidImage, InvalidRequest, Unsupported
 from . import conversation, image_layout, images, processors, tokens
@@ -20,9 +22,9 @@ PROBE = "What is this?"
 NO_PROCESSOR = (
     "This model came without an image processor, so it takes texts only. Load it with its processor, or omit the image."
 )
-NOT_PATCHES = (
-    "It is unknown where in the image the image tokens of this model are: "
-    "Headscope finds no rows and columns of patches that they correspond to. Omit the image."
+NOT_LOCATED = ResultWarning(
+    "image-not-located",
+    "It is unknown which part of the image each image token of this model is, so they are numbered in order and nothing is drawn over the image.",
 )
 NO_PLACE = (
     "The model's chat template has no place for one image before the user's first message. Give an image and a text."
@@ -37,7 +39,8 @@ AROUND = (("vision_start_token_id", "vision_end_token_id"), ("image_start_token_
 def encode(model: Any, given: Any) -> Encoded:
     """Encode an image and a text for a vision-language model (a Model), by its processor and the configuration that names its image token.
 
-    The image comes before the text, or where the text has the processor's image token. Its tokens are of kind "image", with the box of their patch.
+    The image comes before the text, or where the text has the processor's image token. Its tokens are of kind "image", with the box of their patch where
+    they are rows and columns of patches.
 
     Raises InvalidImage, InvalidText, InvalidRequest or Unsupported.
     """
@@ -61,26 +64,40 @@ def encode(model: Any, given: Any) -> Encoded:
     patch = image_token(processor, config)
     if given.max_tokens is not None and given.max_tokens < len(ids):
         raise InvalidRequest("An image and its text cannot be truncated. Omit max_tokens.", pointer="/max_tokens")
-    layout = image_layout.find(details, processor, config, picture, ids.count(patch))
-    if layout is None or len(layout.cells) != ids.count(patch):
-        raise Unsupported(NOT_PATCHES, pointer="/image")
     special = {id_ for id_, token in tokenizer.get_added_tokens_decoder().items() if token.special}
     encoded = tokens.extend(
         tokenizer, Encoded([], [], text=""), ids, model.special_ids | special | {patch}, model.unknown
     )
-    whole, main, cells = layout.picture(), layout.views[0], iter(layout.cells)
-    listed = [_place(token, next(cells), layout) if token.id == patch else token for token in encoded.tokens]
+    listed = [replace(token, kind="image") if token.id == patch else token for token in encoded.tokens]
     if roles:
         listed = [replace(token, role=role) for token, role in zip(listed, roles, strict=True)]
-    return replace(
+    encoded = replace(
         encoded,
         tokens=listed,
         author="assistant" if roles else None,
         generated=0,
         pictured={name: value for name, value in outputs.items() if name not in OF_TEXT},
-        grid=Grid(main.rows, main.columns, main.patch, (whole.shape[1], whole.shape[0])),
-        picture=whole,
+        picture=images.thumbnail(picture),
     )
+    layout = image_layout.find(details, processor, config, picture, ids.count(patch))
+    return unlocated(encoded) if layout is None or len(layout.cells) != ids.count(patch) else _located(encoded, layout)
+
+
+def unlocated(encoded: Encoded) -> Encoded:
+    """Return an image and a text with its image tokens numbered in order, without patches, and a warning."""
+    numbers = count(1)
+    listed = [
+        replace(token, text=str(next(numbers)), box=None) if token.kind == "image" else token
+        for token in encoded.tokens
+    ]
+    return replace(encoded, tokens=listed, grid=None, warnings=(*encoded.warnings, NOT_LOCATED))
+
+
+def _located(encoded: Encoded, layout: Layout) -> Encoded:
+    whole, main, cells = layout.picture(), layout.views[0], iter(layout.cells)
+    listed = [_place(token, next(cells), layout) if token.kind == "image" else token for token in encoded.tokens]
+    grid = Grid(main.rows, main.columns, main.patch, (whole.shape[1], whole.shape[0]))
+    return replace(encoded, tokens=listed, grid=grid, picture=whole)
 
 
 def arguments(encoded: Encoded, device: torch.device, dtype: torch.dtype) -> dict[str, Any]:
@@ -124,11 +141,11 @@ def image_token(processor: Any, config: Any) -> int:
 def _place(token: Token, cell: Cell | None, layout: Layout) -> Token:
     """Return an image token with its patch. The patches of an overview are named by `0:` before row and column."""
     if cell is None:
-        return replace(token, text="\\n")
+        return replace(token, text="\\n", kind="special")
     if cell is FRAME:
-        return token
+        return replace(token, kind="special")
     name = f"{cell.row},{cell.column}" if cell.view == 0 else f"0:{cell.row},{cell.column}"
-    return replace(token, text=name, kind="image", box=layout.box(cell))
+    return replace(token, text=name, box=layout.box(cell))
 
 
 def _around(owners: Sequence[Any], tokenizer: Tokenizer) -> tuple[str, str] | None:

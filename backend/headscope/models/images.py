@@ -21,6 +21,7 @@ from .tokens import Encoded, Grid
 
 LARGEST_BYTES = 10_000_000
 LARGEST_PIXELS = 20_000_000
+THUMBNAIL = 512
 # Processors that scale the shorter side keep this ratio, so a long strip would need much memory.
 LARGEST_RATIO = 100
 FORMATS = {"PNG": b"\x89PNG\r\n\x1a\n", "JPEG": b"\xff\xd8\xff", "WEBP": b"RIFF"}
@@ -65,6 +66,13 @@ def unpack(text: str) -> bytes:
         raise _wrong("The image is not in base64.") from None
     _check_bytes(data)
     return data
+
+
+def thumbnail(image: Image.Image) -> np.ndarray[Any, Any]:
+    """Return an image as uint8 [H, W, 3], scaled down to at most THUMBNAIL pixels a side."""
+    small = image.convert("RGB")
+    small.thumbnail((THUMBNAIL, THUMBNAIL))
+    return np.asarray(small, np.uint8)
 
 
 def read(image: Any) -> Image.Image:

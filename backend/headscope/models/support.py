@@ -39,8 +39,9 @@ NOT_SOFTMAX = "Effects are computed with softmax, and this model was trained wit
 
 # Encoder-decoders whose encoder takes audio: their text is the decoder's.
 LISTENING = frozenset({"whisper"})
-# What becomes of an image beside a text in the table, if nothing is wrong.
-EQUAL = "equal"
+# What becomes of an image beside a text in the table, where it is read: the weights are exact; so they are, but the image's tokens are no known patches; the weights
+# are those that the model returns.
+EQUAL, UNLOCATED, FALLBACK = READ = ("equal", "equal, without patches", "fallback")
 _TABLE = Path(__file__).resolve().parent / "families.json"
 
 
@@ -135,7 +136,7 @@ def check_input(facts: Facts, given: InputKind) -> None:
 
 def reads_both(facts: Facts) -> bool:
     """Return whether a model reads an image beside a text, as far as it is known before it is loaded."""
-    return bool(facts.image_text) and _families().get(facts.image_text, {}).get("image", EQUAL) == EQUAL
+    return bool(facts.image_text) and _families().get(facts.image_text, {}).get("image", EQUAL) in READ
 
 
 def _check_image_text(facts: Facts, given: InputKind) -> None:
@@ -144,7 +145,7 @@ def _check_image_text(facts: Facts, given: InputKind) -> None:
     if given.text is None and given.messages is None:
         raise InvalidRequest("This model reads an image together with a text. Give a text too.", pointer="/text")
     known = _families().get(facts.image_text, {}).get("image", EQUAL)
-    if known != EQUAL:
+    if known not in READ:
         raise Unsupported(known, pointer="/image")
     if isinstance(given.image, str):
         images.unpack(given.image)

@@ -102,7 +102,6 @@ export interface MapInfo {
   /** Whether whole maps are stored; otherwise only thumbnails are. */
   stored: boolean
   identical: boolean[][] | null
-  /** Parameters of the lens. */
   params: Record<string, unknown>
   /** Queries without a reading, per layer and head; null if there are none. */
   undefined: number[][] | null
@@ -134,10 +133,11 @@ export interface Analysis extends Run {
   messages?: readonly Message[]
   /** The texts that the offsets of the tokens refer to, by segment, with what the model generated. */
   texts: readonly [string, string]
-  /** The input image as the model sees it; null for texts. */
+  /** The input image as the model sees it, cut into patches; null for texts, and where the image's tokens are no known patches. */
   picture: Picture | null
-  /** The name under which the source keeps the uploaded image; empty for texts. */
+  /** The name under which the source keeps the uploaded image, empty for texts; and the address of what the model sees of it. */
   image: string
+  pictureUrl: string
   /** How the model continued the text; null if it did not. */
   generate: Params | null
   /** How many of the last tokens, along the queries, the model generated. */
