@@ -17,6 +17,7 @@ import psutil
 
 from headscope.server.accounts import open_accounts
 from headscope.settings import Settings
+from tests.support.forkserver import Forked, can_fork
 
 T = TypeVar("T")
 API = "/api/v1"
@@ -81,6 +82,7 @@ class Program:
     """One process, its log, and what can be done to it."""
 
     living: ClassVar[list[Program]] = []
+    forked: ClassVar[bool] = False  # see forkserver.py
 
     def __init__(self, log: Path) -> None:
         self._log = log
@@ -91,8 +93,10 @@ class Program:
     def launch(self, command: Sequence[str | Path], **options: Any) -> None:
         """Start the process; what it says on standard error goes to the log."""
         self._launched = command, options
+        forked = self.forked and can_fork(command, options["env"])
         with self._log.open("ab") as log:
-            self.process = subprocess.Popen(command, **{"stdout": log, "stderr": log, **options})
+            start = Forked if forked else subprocess.Popen
+            self.process: Any = start(command, **{"stdout": log, "stderr": log, **options})
         Program.living.append(self)
 
     def await_answer(self, answers: Callable[[], bool]) -> None:
