@@ -96,12 +96,14 @@ def without_edges(kind: str, inputs: int) -> dict[str, Any]:
 
 
 def edges_of(model: Model, ids: list[int], lenses: list[str], number: int) -> Arrays:
-    """Measure the edges of one input for every lens, for baselines, and for what heads contribute directly by source."""
+    """Measure the edges of one input for every lens, for baselines, for what heads contribute directly by source, and for weights times gradients."""
     maps = {**read(model, ids, lenses), **baselines(len(ids))}
     rows = {name: one[:, :, -1] for name, one in maps.items() if name != "uniform"}  # of which no edge is the largest
     rows["random"] = np.random.default_rng(number).random(rows["weights"].shape)
     method = {"name": "contribution", "sources": True}
     rows["contribution"] = np.asarray(headscope.effect(model, token_ids=ids, method=method).sources)
+    gradients = headscope.effect(model, token_ids=ids, method="gradient-attention")
+    rows["gradient-attention"] = np.asarray(gradients.maps)[:, :, -1]
     return measure(model, ids, rows, number)
 
 

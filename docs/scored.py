@@ -14,6 +14,7 @@ BASELINES = {
     "random-model": "weights of a random model",
     "random": "random order",
     "contribution": "direct contribution",
+    "gradient-attention": "gradient × attention",
 }
 EDGES = "faithfulness"
 SHOWN = {
