@@ -10,6 +10,8 @@ interface Entry {
   press?: string
   /** The page of studies, with some or none. */
   studies?: 'some' | 'none'
+  /** Effects of heads are computed. */
+  effects?: boolean
   /** On a server with users: who is signed in, empty for no one. */
   user?: string
 }
@@ -86,6 +88,12 @@ export const ENTRIES: readonly Entry[] = [
     name: 'writing-12',
     tokens: 12,
     fragment: 'model=gpt2&generate=%7B%22max_new_tokens%22%3A5%2C%22do_sample%22%3Atrue%7D',
+  },
+  {
+    name: 'effects-12',
+    tokens: 12,
+    effects: true,
+    fragment: 'model=gpt2&target=%5B0%2C1%5D&colour=effect.contribution&sort=effect&off=2.9+4.5',
   },
   { name: 'sheet-of-keys', tokens: 12, press: '?' },
   { name: 'sheet-of-history', tokens: 12, press: 'h' },

@@ -105,7 +105,7 @@ const MAP_AXES = ['L', 'H', 'Q', 'K']
 export const fixedCatalogue = {
   models: [
     model('minilm', 'MiniLM', { isDefault: true }),
-    model('gpt2', 'GPT-2', { kind: 'decoder' }),
+    model('gpt2', 'GPT-2', { kind: 'decoder', predicts: 'next-token' }),
     model('vit', 'ViT', { kind: 'vision' }),
     model('bert-base', 'BERT base', { layers: 12, headWidth: 64, available: false, reason: 'needs the network' }),
   ],
@@ -197,6 +197,23 @@ export const fixedCatalogue = {
     ...['qk_spectrum_layer', 'rank', 'residual_ratio', 'token_similarity', 'token_types'].map((name) =>
       declaration(name, name, {}),
     ),
+  ],
+  effects: [
+    declaration('contribution', 'Direct contribution', {
+      unit: 'logits',
+      doc: 'What a head adds to the logit on the direct path.',
+      not: 'Not what happens without the head.',
+    }),
+    declaration('ablation', 'Ablation', {
+      unit: 'logits',
+      doc: 'How much the target falls without a head.',
+      not: 'Not the head’s share.',
+    }),
+    declaration('patching', 'Patching', {
+      unit: 'logits',
+      doc: 'How much of the difference of a target between two texts one head carries.',
+      not: 'Not additive.',
+    }),
   ],
 }
 
@@ -339,7 +356,7 @@ function analysisOf(id: string, request: Request, tokens: Token[]): Analysis {
   }
 }
 
-const perHead = <T>(value: (head: Head) => T): T[][] =>
+export const perHead = <T>(value: (head: Head) => T): T[][] =>
   Array.from({ length: LAYERS }, (_, layer) => Array.from({ length: HEADS }, (_, head) => value({ layer, head })))
 
 const mean = (values: number[]) => values.reduce((sum, value) => sum + value, 0) / values.length

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import headscope
+from headscope.effects import EFFECTS
 from headscope.lenses import LENSES
 from headscope.measures import MEASURES
 from headscope.mechanisms import MECHANISMS
@@ -278,7 +279,7 @@ def test_a_cursor_is_a_plain_number(server: Server, list_: str, cursor: str) -> 
     assert server.get(f"/{list_}", params={"cursor": cursor}).status_code == 422
 
 
-@pytest.mark.parametrize("list_", ["models", "lenses", "mechanisms", "measures", "figures"])
+@pytest.mark.parametrize("list_", ["models", "lenses", "mechanisms", "measures", "effects", "figures"])
 def test_what_there_is_is_paginated(server: Server, list_: str) -> None:
     """Paging returns the same items in the same order."""
     whole = server.get(f"/{list_}").json()
@@ -326,11 +327,11 @@ def test_models_are_paginated(server: Server) -> None:
 
 @pytest.mark.parametrize(
     ("path", "registry"),
-    [("lenses", LENSES), ("mechanisms", MECHANISMS), ("measures", MEASURES)],
+    [("lenses", LENSES), ("mechanisms", MECHANISMS), ("measures", MEASURES), ("effects", EFFECTS)],
     ids=lambda p: str(p)[:10],
 )
 def test_declarations_are_those_of_the_registry(server: Server, path: str, registry: dict[str, Any]) -> None:
-    """Every lens, mechanism and measure declares what it is, what it is not, and the schema of its parameters."""
+    """Every lens, mechanism, measure and method for effects declares what it is, what it is not, and the schema of its parameters."""
     items = server.get(f"/{path}").json()["items"]
     assert [item["name"] for item in items] == list(registry)
     for item in items:

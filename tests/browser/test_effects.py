@@ -15,21 +15,24 @@ import numpy as np
 import pytest
 from playwright.sync_api import Locator, expect
 
+from headscope.effects import EFFECTS
 from tests.browser import axe
 from tests.browser.test_inputs import choose_model
-from tests.browser.visit import Visit, address
+from tests.browser.visit import Visit, address, comes_to
 from tests.support.commands import run
 from tests.support.server import Server
 
 TEXT = "When Mary and John went to the store, John gave a drink to"
 FLIP = ((0, 0), (23, 3), (29, 1))
+FILM = "A wonderful film."
 SHORT, OTHER = "The cat sat on the mat.", "The mat sat on the cat."
 Begin = Callable[..., Visit]
 
 
-def effect(server: Server, text: str, model: str, **request: Any) -> dict[str, Any]:
+def effect(server: Server, text: str, model: str, mask: tuple[int, ...] = (), **request: Any) -> dict[str, Any]:
     """Return what the interface computes."""
-    id_ = server.analyse(model=model, text=text, lenses=["weights"], measures=[], maps=False)["id"]
+    masked = {"mask": mask} if mask else {}
+    id_ = server.analyse(model=model, text=text, lenses=["weights"], measures=[], maps=False, **masked)["id"]
     answer = server.post(request, f"/analyses/{id_}/effects", headers={"Prefer": "wait=60"}).json()
     assert answer["status"] == "done", answer
     result: dict[str, Any] = answer["result"]
@@ -53,6 +56,12 @@ def short(value: float) -> str:
     """A number as the page writes it with two digits."""
     digits = 1 if abs(value) < 1e-3 else 2
     return np.format_float_positional(float(f"{value:.{digits}g}"), trim="-").replace("-", "\N{MINUS SIGN}")
+
+
+def correlation(one: list[list[float]], other: list[list[float]]) -> float:
+    """Spearman's rank correlation of numbers without ties."""
+    ranks = [np.argsort(np.argsort(values, axis=None)) for values in (one, other)]
+    return float(np.corrcoef(*ranks)[0, 1])
 
 
 def copied(visit: Visit, what: str) -> str:
@@ -132,9 +141,13 @@ def test_grids_are_those_of_the_interface(visits: Begin, server: Server, models:
     visit = visits(permissions=["clipboard-read", "clipboard-write"])
     page = visit.page
     asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url) if re.search("effects|Effects", request.url) else None)
+    asks = re.compile("analyses/.*/effects|Effects")
+    page.on("request", lambda request: asked.append(request.url) if asks.search(request.url) else None)
     visit.open(address(model="writer", text=SHORT, head="1.2"))
     assert asked == []
+    offered = page.get_by_role("combobox", name="colour by").locator("option[value^='effect.']")
+    declared = [[f"effect.{name}", method.doc] for name, method in EFFECTS.items()]
+    assert offered.evaluate_all("(all) => all.map(({ value, title }) => [value, title])") == declared
     page.keyboard.press("p")
     first, second = effect(server, SHORT, "writer")["predictions"][:2]
     expect(outcomes(visit).first).to_contain_text(f"{100 * first['probability']:.1f}")
@@ -152,6 +165,15 @@ def test_grids_are_those_of_the_interface(visits: Begin, server: Server, models:
     zeroed = effect(server, SHORT, "writer", method=zero, **target)["effects"]
     shows_effect(visit, 1, 2, zeroed[1][2])
     axe.check(visit)
+    page.get_by_role("combobox", name="sort by").select_option("effect")
+    order = np.argsort(-np.array(zeroed), axis=None)
+    names_of = "(all) => all.map(({ ariaLabel }) => ariaLabel)"
+    labels = [f"Layer {at // 4}, head {at % 4}" for at in order]
+    cells = page.get_by_role("gridcell")
+    comes_to(lambda: cells.evaluate_all(names_of), labels)
+    page.get_by_role("button", name="Sort smallest first").click()
+    comes_to(lambda: cells.evaluate_all(names_of), labels[::-1])
+    page.get_by_role("combobox", name="sort by").select_option("layer")
     script, command = copied(visit, "effect in Python"), copied(visit, "effect by curl")
     names: dict[str, Any] = {}
     exec(script.replace('"writer"', repr(str(models / "writer"))), names)
@@ -159,6 +181,24 @@ def test_grids_are_those_of_the_interface(visits: Begin, server: Server, models:
     path = f"{sys.executable.rsplit('/', 1)[0]}:/usr/bin:/bin"
     answer = subprocess.run(["bash", "-c", command], capture_output=True, check=True, env={"PATH": path})
     assert json.loads(answer.stdout)["result"]["effects"] == zeroed
+
+    colour_by(visit, "attribution patching")
+    estimate = {"name": "attribution-patching", "of": "zero"}
+    estimated = effect(server, SHORT, "writer", method=estimate, **target)["effects"]
+    shows_effect(visit, 1, 2, estimated[1][2])
+    alike = short(correlation(estimated, zeroed))
+    expect(page.get_by_text(f"rank correlation with ablation {alike}", exact=True)).to_be_visible()
+    colour_by(visit, "ablation")
+    expect(page.get_by_text(f"rank correlation with attribution patching {alike}", exact=True)).to_be_visible()
+
+    for name in ("gradient-attention", "integrated-gradients", "alti-logit"):
+        colour_by(visit, name.replace("-", " "))
+        found = np.array(effect(server, SHORT, "writer", method=name, **target)["effects"])
+        layer, head = np.unravel_index(abs(found).argmax(), found.shape)
+        visit.head(int(layer), int(head)).click()
+        shows_effect(visit, int(layer), int(head), found[layer, head])
+    visit.head(1, 2).click()
+    colour_by(visit, "ablation")
 
     visit.tokens.nth(2).click()
     compute = page.get_by_role("button", name="Compute")
@@ -187,13 +227,45 @@ def test_grids_are_those_of_the_interface(visits: Begin, server: Server, models:
     patched["method"] = {"name": "patching", "direction": "noise"}
     shows_effect(visit, 1, 2, effect(server, SHORT, "writer", **patched)["effects"][1][2])
     expect(page.get_by_text(re.compile(r"^Patching destroys .* logits between the two texts"))).to_be_visible()
+    colour_by(visit, "attribution patching")
+    patched["method"] = {"name": "attribution-patching", "of": "noise"}
+    shows_effect(visit, 1, 2, effect(server, SHORT, "writer", **patched)["effects"][1][2])
+    expect(page.get_by_text(re.compile("^rank correlation with patching "))).to_be_visible()
+
+
+def test_masked_tokens_and_classes(visit: Visit, server: Server) -> None:
+    """A masked model predicts in the place of the pinned or the masked token, a classifier for the whole text; heads are judged by either."""
+    page = visit.page
+    visit.open(address(model="twin-reviews", text=SHORT, head="1.2", predict="show"))
+    expect(page.locator(".effects p")).to_have_text(re.compile("^Pin a token .*, or mask one.$"))
+    visit.tokens.nth(2).click()
+    pinned = effect(server, SHORT, "twin-reviews", position=2)
+    expect(page.get_by_role("heading", name="Masked token in place of “cat”")).to_be_visible()
+    expect(outcomes(visit).first).to_contain_text(pinned["predictions"][0]["text"])
+    visit.tokens.nth(2).press("x")
+    masked = effect(server, SHORT, "twin-reviews", (2,))
+    expect(page.get_by_role("heading", name="Masked token in place of “[MASK]”")).to_be_visible()
+    expect(outcomes(visit).first).to_contain_text(masked["predictions"][0]["text"])
+    colour_by(visit, "contribution")
+    shows_effect(visit, 1, 2, masked["effects"][1][2])
+
+    choose_model(visit, "twin-sst2-softmax")
+    visit.submit(FILM)
+    expect(page.get_by_role("heading", name="Class of the whole input")).to_be_visible()
+    expect(outcomes(visit)).to_have_text([re.compile("positive"), re.compile("negative")])
+    outcomes(visit).nth(1).click()
+    colour_by(visit, "ablation")
+    target = {"target": ["negative"], "method": "ablation"}
+    shows_effect(visit, 1, 2, effect(server, FILM, "twin-sst2-softmax", **target)["effects"][1][2])
+    expect(page.get_by_text(re.compile("^On average reads "))).to_be_visible()
 
 
 def test_what_is_refused_is_said(visit: Visit) -> None:
     """Without a head, under another mechanism, and for a target that is no token: one sentence each, and nothing is asked for in vain."""
     page = visit.page
     asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url) if "/effects" in request.url else None)
+    asks = re.compile("analyses/.*/effects")
+    page.on("request", lambda request: asked.append(request.url) if asks.search(request.url) else None)
     visit.open(address(text=SHORT, predict="show", colour="effect.contribution"))
     reason = "This model has no head that predicts tokens, or classes of whole inputs."
     expect(page.locator(".effects p")).to_have_text(reason)

@@ -316,6 +316,29 @@ def add_and_remove_a_model(visit: Visit) -> None:
     expect(dialog).to_be_hidden()
 
 
+def judge_heads(visit: Visit) -> None:
+    reach(visit, menu(visit, "Model"))
+    before = visit.now()
+    visit.page.keyboard.type("writer")
+    visit.settled(before)
+    leave(visit)
+    press(visit, "p")
+    predictions = visit.page.get_by_role("group", name="Predictions", exact=True).get_by_role("button")
+    act(visit, predictions.nth(1))
+    expect(predictions.nth(1)).to_have_attribute("aria-pressed", "true")
+    methods = visit.page.get_by_role("group", name="colour by")
+    reach(visit, methods.get_by_role("radio", name="map"))
+    press(visit, "ArrowRight", "ArrowRight")
+    expect(methods.get_by_role("radio", name="ablation")).to_be_checked()
+    expect(visit.page.get_by_text("ablation in logits")).to_be_visible()
+    leave(visit)
+    press(visit, "x")
+    without = visit.page.get_by_role("group", name="Predictions without these heads")
+    expect(without.get_by_role("button")).to_have_count(5)
+    press(visit, "x", "p")
+    expect(predictions).to_have_count(0)
+
+
 def run_a_study(visit: Visit) -> None:
     # Chromium hands file choosers over from here on; asked only at the key, it may be too late on a busy machine.
     visit.page.on("filechooser", lambda _: None)
@@ -366,6 +389,7 @@ OF_THE_PAGE: dict[str, Callable[[Visit], None]] = {
     "Select heads in a scatter": select_in_a_scatter,
     "Walk through the tour": walk_the_tour,
     "Add a model and remove it": add_and_remove_a_model,
+    "Judge heads by a prediction": judge_heads,
     "Run a study": run_a_study,
 }
 

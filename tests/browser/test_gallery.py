@@ -34,6 +34,7 @@ NARROW = {
     "running",
     "sign-in",
     "image-50",
+    "effects-12",
     "map-small-34",
     "scatter-34",
     "statistics-34",
@@ -115,6 +116,9 @@ def settled(visit: Visit, entry: str) -> None:
         expect(visit.page.get_by_text("Comparing every")).to_be_hidden()
     if entry == "compared-mechanisms-34":
         visit.page.get_by_text("Cosine of the two maps").wait_for()
+    if entry.startswith("effects"):
+        visit.page.get_by_role("group", name="Predictions without these heads").wait_for()
+        visit.page.get_by_role("heading", name="Effect on the prediction").wait_for()
     if entry.startswith("statistics"):
         expect(visit.page.locator(".js-plotly-plot:has(.xtick)")).to_have_count(2)
     if entry.startswith("scatter"):

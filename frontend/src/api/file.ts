@@ -92,7 +92,7 @@ export function fileSource(answers: Responses): Source {
         declarations('/mechanisms'),
         declarations('/measures'),
       ])
-      return { models: models.map(readModel), lenses, mechanisms, measures }
+      return { models: models.map(readModel), lenses, mechanisms, measures, effects: [] }
     },
 
     async support() {

@@ -67,13 +67,15 @@ export function server(key = ''): Source {
     ...(key ? {} : { library, effects: effects(of) }),
 
     async catalogue() {
-      const [known, lenses, mechanisms, measures] = await Promise.all([
+      const [known, lenses, mechanisms, measures, effects] = await Promise.all([
         models(),
         declarations('lenses'),
         declarations('mechanisms'),
         declarations('measures'),
+        // A share key asks for nothing new.
+        key ? [] : declarations('effects'),
       ])
-      return { models: known, lenses, mechanisms, measures }
+      return { models: known, lenses, mechanisms, measures, effects }
     },
 
     async support(model) {

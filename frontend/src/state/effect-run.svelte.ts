@@ -30,8 +30,8 @@ export class EffectRun {
     this.#task = latest((signal, wanted: WantedEffect) => compute(wanted, (done) => (this.done = done), signal))
   }
 
-  /** Whether this was computed before. */
-  has = (key: string): boolean => this.#kept.has(key)
+  /** What was computed before. */
+  kept = (key: string): Effect | undefined => this.#kept.get(key)
 
   /** The effect, if it is what is wanted. */
   current(wanted: WantedEffect | undefined): Effect | undefined {

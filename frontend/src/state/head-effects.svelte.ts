@@ -1,10 +1,13 @@
 /** What heads do to a prediction of the analysis on screen: what is predicted, the target, the grid by effect, and what happens without some heads. */
-import { type Analysis, type Declaration, type Head, headName, type Predicts } from '../lib/data/analysis'
+import { type Analysis, type Declaration, type Head, headName, type Predicts, type Reasons } from '../lib/data/analysis'
 import {
+  counterpartOf,
   type Effect,
   type EffectRequest,
   type Effects,
+  effectNumber,
   methodOf,
+  methodRequest,
   type Target,
   toggleTarget,
   writeTarget,
@@ -12,7 +15,8 @@ import {
 import { SourceError } from '../lib/data/source'
 import { headsOf } from '../lib/data/subset'
 import { sameHead } from '../lib/maths/merge'
-import { EFFECTS, NOT_SOFTMAX, PIN } from '../lib/text/effects'
+import { everyHead, headPoints, rankCorrelation } from '../lib/maths/scatter'
+import { NOT_SOFTMAX, PIN } from '../lib/text/effects'
 import { EffectRun, type WantedEffect } from './effect-run.svelte'
 import type { Pointer } from './pointer.svelte'
 import type { Selection } from './selection.svelte'
@@ -40,12 +44,15 @@ export class HeadEffects {
   readonly predicts: Predicts | null = $derived.by(
     () => this.session.catalogue?.models.find(({ name }) => name === this.#analysis?.model)?.predicts ?? null,
   )
+  /** Why the model lacks a method, by name; null if it does not. */
+  readonly #support: Reasons | undefined = $derived.by(
+    () => this.session.support[this.#analysis?.model ?? '']?.find(({ kind }) => kind === this.#analysis?.kind)?.effects,
+  )
   /** Why nothing is predicted; empty if something is. */
   readonly reason: string = $derived.by(() => {
     const analysis = this.#analysis
     if (!analysis) return ''
-    const support = this.session.support[analysis.model]?.find(({ kind }) => kind === analysis.kind)
-    const refused = support && Object.values(support.effects)
+    const refused = this.#support && Object.values(this.#support)
     if (refused && refused.length > 0 && refused.every(Boolean)) return refused[0] ?? ''
     if (analysis.mechanism !== 'softmax') return NOT_SOFTMAX
     return this.position === undefined ? PIN : ''
@@ -81,17 +88,26 @@ export class HeadEffects {
     this.#wanted({ method: { name: 'contribution' } }),
   )
   readonly wantedGrid: WantedEffect | undefined = $derived.by(() => {
-    const method = methodOf(this.selection.colour)
-    const { how, direction } = this.selection
-    if (method === 'contribution') return this.wantedPrediction
-    if (method === 'ablation') return this.#wanted({ method: { name: method, how } })
-    if (method === 'patching' && this.against)
-      return this.#wanted({ method: { name: method, direction }, against: this.against })
-    return undefined
+    const method = this.method(methodOf(this.selection.colour))
+    if (method?.name === 'contribution') return this.wantedPrediction
+    const request = method && methodRequest(method.name, this.selection, this.against)
+    return request && this.#wanted(request)
   })
   readonly wantedWithout: WantedEffect | undefined = $derived.by(() => {
     const { off, how } = this.selection
     return off.length > 0 ? this.#wanted({ method: { name: 'ablation', how }, heads: off }) : undefined
+  })
+  /** The estimate of what the grid shows, or what it estimates, and Spearman's rank correlation of both; undefined unless both were computed. */
+  readonly agreement: { method: string; correlation: number } | undefined = $derived.by(() => {
+    const [shown, analysis] = [this.grid.current(this.wantedGrid), this.#analysis]
+    const method = counterpartOf(methodOf(this.selection.colour) ?? '', this.against)
+    const request = method && methodRequest(method, this.selection, this.against)
+    const wanted = request && this.#wanted(request)
+    const other = wanted && this.grid.kept(wanted.key)
+    if (!method || !shown || !other || !analysis) return undefined
+    const { points } = headPoints(shown.values, other.values, everyHead(analysis.layers, analysis.heads))
+    const correlation = rankCorrelation(points)
+    return Number.isNaN(correlation) ? undefined : { method, correlation }
   })
   /** The other text of a comparison; empty without one. */
   readonly against: string = $derived.by(() => {
@@ -122,6 +138,18 @@ export class HeadEffects {
     )
     this.grid = new EffectRun(compute)
     this.without = new EffectRun(compute)
+  }
+
+  /** The methods that the source has. */
+  get methods(): readonly Declaration[] {
+    return this.session.catalogue?.effects ?? []
+  }
+
+  /** Why there are no effects of this method; empty if there are. */
+  refusal = (method: string): string => this.reason || (this.#support?.[method] ?? '')
+
+  method(name: string | undefined): Declaration | undefined {
+    return this.methods.find((one) => one.name === name)
   }
 
   /** The source computes effects. */
@@ -157,7 +185,7 @@ export class HeadEffects {
   }
 
   #colours(): EffectColours | undefined {
-    const method = methodOf(this.selection.colour)
+    const method = this.method(methodOf(this.selection.colour))
     // The panel of predictions shows the reason.
     if (!method || !this.able || this.reason !== '') return undefined
     const [run, wanted] = [this.#gridRun, this.wantedGrid]
@@ -167,7 +195,7 @@ export class HeadEffects {
     const failed = this.predicted.error(this.wantedPrediction) ? 'Not available.' : ''
     const said = failed || this.#lacking || run.error(wanted) || fresh?.gap || ''
     return {
-      declaration: EFFECTS[method],
+      declaration: effectNumber(method),
       values: fresh?.gap ? undefined : values,
       stale: !fresh,
       said:
@@ -198,7 +226,7 @@ export class HeadEffects {
     if (this.wantedPrediction) void this.predicted.ask(this.wantedPrediction)
     if (this.wantedWithout) void this.without.ask(this.wantedWithout)
     else this.without.stop()
-    if (this.wantedGrid && this.grid.has(this.wantedGrid.key)) void this.grid.ask(this.wantedGrid)
+    if (this.wantedGrid && this.grid.kept(this.wantedGrid.key)) void this.grid.ask(this.wantedGrid)
     // What was only passed on the way to something else is not computed to the end.
     else if (!this.grid.isRunning(this.wantedGrid)) this.grid.stop()
   }

@@ -1,5 +1,14 @@
 import { describe, expect, it } from 'vitest'
-import { methodOf, parseTarget, rankOf, readOutput, toggleTarget, writeTarget } from '../../src/lib/data/effects'
+import {
+  counterpartOf,
+  methodOf,
+  methodRequest,
+  parseTarget,
+  rankOf,
+  readOutput,
+  toggleTarget,
+  writeTarget,
+} from '../../src/lib/data/effects'
 import {
   beforeSentence,
   changeOfFirst,
@@ -44,11 +53,33 @@ describe('a target', () => {
 })
 
 it('colours of the grid name their method', () => {
-  expect(['effect.ablation', 'effect.none', 'entropy', 'map'].map(methodOf)).toEqual([
+  expect(['effect.ablation', 'entropy', 'map'].map(methodOf)).toEqual(['ablation', undefined, undefined])
+})
+
+it('a method is requested with what is chosen for it', () => {
+  const chosen = { how: 'zero', direction: 'noise' }
+  expect(methodRequest('ablation', chosen, 'Other')).toEqual({ method: { name: 'ablation', how: 'zero' } })
+  expect(methodRequest('patching', chosen, '')).toBeUndefined()
+  expect(methodRequest('patching', chosen, 'Other')).toEqual({
+    method: { name: 'patching', direction: 'noise' },
+    against: 'Other',
+  })
+  const estimate = 'attribution-patching'
+  expect(methodRequest(estimate, chosen, '')).toEqual({ method: { name: estimate, of: 'zero' } })
+  expect(methodRequest(estimate, chosen, 'Other')).toEqual({
+    method: { name: estimate, of: 'noise' },
+    against: 'Other',
+  })
+  expect([estimate, 'ablation', 'patching', 'contribution'].map((name) => counterpartOf(name, ''))).toEqual([
     'ablation',
+    estimate,
     undefined,
     undefined,
+  ])
+  expect([estimate, 'ablation', 'patching'].map((name) => counterpartOf(name, 'Other'))).toEqual([
+    'patching',
     undefined,
+    estimate,
   ])
 })
 

@@ -11,6 +11,7 @@ import {
   readSort,
   relaxQuery,
   type SearchPart,
+  sortHeads,
   tokensOf,
   valueText,
 } from '../../src/lib/data/search'
@@ -38,6 +39,7 @@ describe('a query, put together from its parts', () => {
     expect(composeQuery(parts, readSort('null_share'))).toBe('vertical order by null_share desc')
     expect(composeQuery([], readSort('rank.stable asc'))).toBe('order by rank.stable asc')
     expect(composeQuery(parts, readSort('rank'))).toBe('vertical order by entropy asc')
+    expect(composeQuery(parts, readSort('effect asc'))).toBe('vertical order by entropy asc')
   })
 })
 
@@ -254,4 +256,10 @@ describe('Finder', () => {
     await first
     expect(heads.view?.query).toBe('diagonal')
   })
+})
+
+it('heads are sorted by numbers, and those without one come last', () => {
+  const [values, heads] = [[[1, null, -3, 1]], [0, 1, 2, 3].map((head) => ({ layer: 0, head }))]
+  expect(sortHeads(heads, values, 'desc').map(({ head }) => head)).toEqual([0, 3, 2, 1])
+  expect(sortHeads(heads, values, 'asc').map(({ head }) => head)).toEqual([2, 0, 3, 1])
 })

@@ -1,9 +1,10 @@
-"""Routes that list lenses, mechanisms, measures and figures."""
+"""Routes that list lenses, mechanisms, measures, methods for effects, and figures."""
 
 from __future__ import annotations
 
 from fastapi import APIRouter
 
+from ...effects import EFFECTS
 from ...figures import FIGURES
 from ...figures.studies import STUDY_FIGURES
 from ...lenses import LENSES
@@ -12,7 +13,14 @@ from ...mechanisms import MECHANISMS
 from ..http.compression import CompressedRoute
 from ..http.paging import Cursor, Limit, paginate
 from ..schemas.common import Page
-from ..schemas.methods import DeclarationSchema, FigureSchema, LensSchema, MeasureSchema, describe
+from ..schemas.methods import (
+    DeclarationSchema,
+    EffectMethodSchema,
+    FigureSchema,
+    LensSchema,
+    MeasureSchema,
+    describe,
+)
 
 router = APIRouter(tags=["what there is"], route_class=CompressedRoute)
 
@@ -33,6 +41,12 @@ def mechanisms(limit: Limit = 100, cursor: Cursor = 0) -> Page[DeclarationSchema
 def measures(limit: Limit = 100, cursor: Cursor = 0) -> Page[MeasureSchema]:
     """List the measures: the numbers that can be computed from maps."""
     return paginate(describe(MEASURES, MeasureSchema), limit, cursor)
+
+
+@router.get("/effects")
+def effects(limit: Limit = 100, cursor: Cursor = 0) -> Page[EffectMethodSchema]:
+    """List the methods for effects: the ways to tell what heads do to a prediction."""
+    return paginate(describe(EFFECTS, EffectMethodSchema), limit, cursor)
 
 
 @router.get("/figures")

@@ -47,6 +47,12 @@ class MeasureSchema(DeclarationSchema):
     classes: list[str]
 
 
+class EffectMethodSchema(DeclarationSchema):
+    """A method for effects. `shape` is L H, or L H Q K if it also gives a map for every head."""
+
+    shape: str
+
+
 class FigureSchema(DeclarationSchema):
     """A figure of an analysis or of a study.
 

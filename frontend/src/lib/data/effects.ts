@@ -1,5 +1,6 @@
 /** Effects of heads on a prediction: the request and the result. */
-import type { Head } from './analysis'
+import type { Declaration, Head } from './analysis'
+import { headNumber } from './measures'
 
 /** A token or class, by its text or number. */
 export type Output = string | number
@@ -53,13 +54,38 @@ export interface Effects {
   ): Promise<Effect>
 }
 
-/** Ways in which heads are judged, as in `effect.ablation`, by which the grid can be coloured. */
-export const METHODS = ['contribution', 'ablation', 'patching'] as const
-export type MethodName = (typeof METHODS)[number]
+const COLOUR = 'effect.'
 
-/** The method of a colour; undefined if heads are coloured by something else. */
-export function methodOf(colour: string): MethodName | undefined {
-  return METHODS.find((name) => colour === `effect.${name}`)
+/** What is chosen to colour the grid by the effects of a method. */
+export const colourOf = (method: string): string => COLOUR + method
+
+/** The name of the method of a colour; undefined if heads are coloured by something else. */
+export const methodOf = (colour: string): string | undefined =>
+  colour.startsWith(COLOUR) ? colour.slice(COLOUR.length) : undefined
+
+/** The effects of a method as numbers of heads. */
+export const effectNumber = (method: Declaration): Declaration =>
+  headNumber({ ...method, name: colourOf(method.name), signed: true })
+
+/** How a method is requested; undefined while another text has to be chosen first. `against`: the other text, empty without one. */
+export function methodRequest(
+  name: string,
+  { how, direction }: { how: string; direction: string },
+  against: string,
+): Pick<EffectRequest, 'method' | 'against'> | undefined {
+  if (name === 'ablation') return { method: { name, how } }
+  if (name !== 'patching' && name !== ESTIMATE) return { method: { name } }
+  if (against !== '') return { method: { name, [name === ESTIMATE ? 'of' : 'direction']: direction }, against }
+  return name === ESTIMATE ? { method: { name, of: how } } : undefined
+}
+
+/** Estimates patching if there is another text, or else ablation. */
+const ESTIMATE = 'attribution-patching'
+
+/** What a method estimates, or its estimate; undefined if there is none. */
+export function counterpartOf(name: string, against: string): string | undefined {
+  const exact = against === '' ? 'ablation' : 'patching'
+  return { [ESTIMATE]: exact, [exact]: ESTIMATE }[name]
 }
 
 /** The target after a click on a prediction: one, then the first over the second; a click on one that is chosen removes it. */

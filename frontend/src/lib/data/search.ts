@@ -75,9 +75,9 @@ export const isChip = ({ slot, value }: SearchPart) => !DONE.includes(slot) && v
 /** Instead of a head: the first that is found. */
 export const BEST = 'best'
 
-/** The order of heads: by layer, by rank in the query, or by a measure. */
+/** The order of heads: by layer, by rank in the query, by the effects on screen, or by a measure. */
 interface Sort {
-  by: 'layer' | 'rank' | 'measure'
+  by: 'layer' | 'rank' | 'effect' | 'measure'
   measure: string
   direction: 'asc' | 'desc'
 }
@@ -86,7 +86,22 @@ export function readSort(text: string): Sort {
   const [measure, direction] = text.split(' ')
   if (measure === '' || measure === 'layer') return { by: 'layer', measure: '', direction: 'desc' }
   if (measure === 'rank') return { by: 'rank', measure: '', direction: 'desc' }
-  return { by: 'measure', measure, direction: direction === 'asc' ? 'asc' : 'desc' }
+  const by = measure === 'effect' ? measure : 'measure'
+  return { by, measure, direction: direction === 'asc' ? 'asc' : 'desc' }
+}
+
+/** Heads by their numbers; those without one come last. */
+export function sortHeads(
+  heads: readonly Head[],
+  values: readonly (readonly (number | null)[])[],
+  direction: Sort['direction'],
+): Head[] {
+  const sign = direction === 'asc' ? 1 : -1
+  const key = ({ layer, head }: Head) => {
+    const value = values[layer]?.[head] ?? null
+    return value === null ? Number.POSITIVE_INFINITY : sign * value
+  }
+  return [...heads].sort((a, b) => (key(a) === key(b) ? 0 : key(a) - key(b)))
 }
 
 /** Compose parts to a query, so that one of them can be changed or removed; `sort` by a measure overrides their order. */

@@ -15,6 +15,8 @@ export interface Catalogue {
   lenses: Declaration[]
   mechanisms: Declaration[]
   measures: Declaration[]
+  /** Methods for effects of heads on a prediction. */
+  effects: Declaration[]
 }
 
 /** An entry of the reader's history. */

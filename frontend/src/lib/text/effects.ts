@@ -1,7 +1,6 @@
 /** Effects of heads in words. */
 import type { Declaration, Predicts } from '../data/analysis'
-import type { MethodName, Output, Prediction, Target } from '../data/effects'
-import { headNumber } from '../data/measures'
+import type { Output, Prediction, Target } from '../data/effects'
 import { percent, plural, short } from './format'
 import { isolate } from './names'
 
@@ -80,26 +79,12 @@ export function rankSentence(place: { rank: number; count: number } | undefined)
     : `, number ${place.rank} of ${place.count} heads`
 }
 
-const declared = (name: MethodName, title: string, doc: string, not: string): Declaration =>
-  headNumber({ name: `effect.${name}`, title, doc, not, unit: 'logits', range: [null, null], signed: true })
+/** A method in a menu. */
+export const nameOf = (method: string): string => method.replaceAll('-', ' ')
 
-export const EFFECTS: Record<MethodName, Declaration> = {
-  contribution: declared(
-    'contribution',
-    'Contribution',
-    'What each head adds to the target on the direct path to the logits, with the normalisations frozen. Heads, feed-forward parts, embedding and biases sum to the target.',
-    'Not what later heads make of it.',
-  ),
-  ablation: declared(
-    'ablation',
-    'Loss without the head',
-    'By how much the target falls if the output of a head is replaced at every token and everything after it is computed again.',
-    'Not a share: effects of single heads do not sum to the target.',
-  ),
-  patching: declared(
-    'patching',
-    'Effect of patching',
-    'How much of the target one head carries from one text to the other: its output is exchanged, and everything after it is computed again.',
-    'Not additive.',
-  ),
-}
+/** How alike two methods rank the heads. */
+export const agreementSentence = (method: string, correlation: number): string =>
+  `rank correlation with ${nameOf(method)} ${short(correlation)}`
+
+/** What a method computes, and what that is not. */
+export const explain = (method: Declaration | undefined): string => (method ? `${method.doc} ${method.not}` : '')

@@ -1,0 +1,24 @@
+/** Effects of heads on a fixed prediction. */
+import type { Effects, Prediction } from '../src/lib/data/effects'
+import { perHead } from './source'
+
+const WORDS = [' water', ' bank', ' money', ' river', ' boats', ' town', ' year', ' people']
+const [FIRST, SECOND, ...REST] = WORDS
+
+/** Each is half as likely as the one before it. */
+const predict = (words: readonly string[]): Prediction[] =>
+  words.map((text, place) => ({ id: WORDS.indexOf(text), text, probability: 0.5 ** (place + 1) }))
+
+export const fixedEffects: Effects = {
+  async compute(_analysis, { target, heads }) {
+    const texts = target.length > 0 ? target.map((one) => WORDS[Number(one)]) : [FIRST]
+    const before = predict(WORDS)
+    return {
+      target: { ids: texts.map((text) => WORDS.indexOf(text)), texts, value: 6.25 },
+      predictions: before,
+      values: perHead(({ layer, head }) => ((layer * 7 + head * 5) % 13) / 8 - 0.75),
+      together: heads ? { effect: 7, before, after: predict([SECOND, FIRST, ...REST]) } : null,
+      baseline: null,
+    }
+  },
+}
