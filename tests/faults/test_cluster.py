@@ -221,7 +221,6 @@ def test_broker_away(cluster: Cluster, how: str) -> None:
 def test_told_to_stop(cluster: Cluster) -> None:
     """SIGTERM of a worker with a job: the job is done without a failed attempt, and the worker deregisters."""
     id_ = cluster.submit(**slow())
-    cluster.forward(id_)
     worker = cluster.holder(id_)
     worker.kill(signal.SIGTERM)
     assert worker.process.returncode == 0
@@ -235,7 +234,7 @@ def test_server_told_to_stop(cluster: Cluster) -> None:
         (other,) = cluster.others
         id_ = other.submit(**slow())
         waiting = other.submit(**quick())
-        cluster.forward(id_)
+        cluster.holder(id_)
         other.restart(how)
         ends(other, id_)
         ends(cluster, waiting)
