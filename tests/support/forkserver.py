@@ -94,7 +94,8 @@ class Forked:
     def send_signal(self, how: int) -> None:
         """Send a signal unless it has ended."""
         if self.poll() is None:
-            os.kill(self.pid, how)
+            with suppress(ProcessLookupError):  # it has ended, which is not reported yet
+                os.kill(self.pid, how)
 
 
 def _await(file: Any, seconds: float | None) -> None:
