@@ -14,7 +14,6 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 
 from tests.support.cluster import Cluster
-from tests.support.compose import Worker
 from tests.support.models import small_models
 from tests.support.server import Program, Server
 
@@ -28,9 +27,6 @@ CLUSTERS = {
     "cluster": re.compile(r"^tests/api/.*cluster|cluster\]$"),
     "disturbed": re.compile(r"^tests/faults/test_(celery|chaos|cluster|matrix|studies)\.py"),
 }
-
-# By its command, each would first import for one to three seconds.
-Server.forked = Worker.forked = True
 
 gc.disable()  # until all tests are imported, which stay
 atexit.register(gc.freeze)  # so they need not be traversed at the end
@@ -58,7 +54,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class OneOfEachCluster(LoadFileScheduling):
-    """One process runs all tests of a shared cluster: each process that did would start one. Any other file is one process's, too."""
+    """One process runs all tests of a shared cluster: each process that did would start one, ten seconds of processor time. Any other file is one process's, too."""
 
     def _split_scope(self, nodeid: str) -> str:
         shared = (name for name, tests in CLUSTERS.items() if tests.search(nodeid))

@@ -17,7 +17,6 @@ import psutil
 
 from headscope.server.accounts import open_accounts
 from headscope.settings import Settings
-from tests.support.forkserver import Forked, can_fork
 
 T = TypeVar("T")
 API = "/api/v1"
@@ -82,7 +81,6 @@ class Program:
     """One process, its log, and what can be done to it."""
 
     living: ClassVar[list[Program]] = []
-    forked: ClassVar[bool] = False  # see forkserver.py
 
     def __init__(self, log: Path) -> None:
         self._log = log
@@ -93,10 +91,8 @@ class Program:
     def launch(self, command: Sequence[str | Path], **options: Any) -> None:
         """Start the process; what it says on standard error goes to the log."""
         self._launched = command, options
-        forked = self.forked and can_fork(command, options["env"])
         with self._log.open("ab") as log:
-            start = Forked if forked else subprocess.Popen
-            self.process: Any = start(command, **{"stdout": log, "stderr": log, **options})
+            self.process = subprocess.Popen(command, **{"stdout": log, "stderr": log, **options})
         Program.living.append(self)
 
     def await_answer(self, answers: Callable[[], bool]) -> None:
