@@ -145,7 +145,7 @@ export function readAnalysis(wire: WireAnalysis, picture: string): Analysis {
     textPair: wire.text_pair ?? '',
     ...(wire.messages ? { messages: wire.messages } : {}),
     texts: [wire.full_text ?? wire.text ?? '', wire.target_text ?? wire.text_pair ?? ''],
-    pictureUrl: picture,
+    pictureUrl: wire.image && wire.status === 'done' ? picture : '',
     picture: grid && { url: picture, rows: grid.rows, columns: grid.columns, size: grid.size },
     image: wire.image ?? '',
     // The encoder's text is never continued, so only the decoder has generated tokens.

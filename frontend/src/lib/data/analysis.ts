@@ -135,7 +135,7 @@ export interface Analysis extends Run {
   texts: readonly [string, string]
   /** The input image as the model sees it, cut into patches; null for texts, and where the image's tokens are no known patches. */
   picture: Picture | null
-  /** The name under which the source keeps the uploaded image, empty for texts; and the address of what the model sees of it. */
+  /** The name under which the source keeps the uploaded image, and the address of what the model saw of it; empty for texts. */
   image: string
   pictureUrl: string
   /** How the model continued the text; null if it did not. */
