@@ -9,6 +9,8 @@ import pytest
 from headscope.errors import Unknown
 from headscope.server.service import Service
 from headscope.settings import Settings
+from headscope.store import Stored
+from headscope.store.map_file import Corrupt
 
 from .job_databases import IDS, running, status
 from .test_store import name, write
@@ -29,6 +31,21 @@ def test_what_can_be_read_is_forgotten_though_its_job_goes_on(service: Service) 
     assert status(service.database, IDS[1]) is None
     with pytest.raises(Unknown):
         service.find(name(1))
+
+
+def test_damage_that_has_been_repaired(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If a result is intact by the time that it would be quarantined, it is what is found."""
+    running(service.database, 1)
+    write(service.results, 1)
+    read, damage = service.results.get, [Corrupt()]
+
+    def read_damaged(id_: str) -> Stored | None:
+        if damage:
+            raise damage.pop()
+        return read(id_)
+
+    monkeypatch.setattr(service.results, "get", read_damaged)
+    assert service.find_or_recompute(IDS[1])[1] is not None
 
 
 def test_others_keep_what_one_forgets(service: Service) -> None:

@@ -176,6 +176,29 @@ def test_deleted_while_it_is_read(results: Results, monkeypatch: pytest.MonkeyPa
     assert results.usage() == (0, 0)
 
 
+def test_published_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader that comes a moment too early finds nothing or everything, but no damage."""
+    database = Database(tmp_path / "headscope.db")
+    schema.prepare(database)
+    results, read = Results.local(tmp_path, LARGE, database), Path.read_bytes
+
+    def read_early(path: Path) -> bytes:
+        try:
+            return read(path)
+        except FileNotFoundError:
+            monkeypatch.undo()
+            write(results, 1)
+            raise
+
+    monkeypatch.setattr(Path, "read_bytes", read_early)
+    assert results.get(name(2)) is None
+    check(results, 1)
+    assert results.delete(name(1))
+    monkeypatch.setattr(Path, "read_bytes", read_early)
+    assert results.get(name(1)) is not None
+    database.close()
+
+
 def test_usage_is_what_lies_there(results: Results, place: Place) -> None:
     """The index counts results and their bytes exactly."""
     for number in (0, 1, 2, 2):

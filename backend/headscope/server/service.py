@@ -235,15 +235,12 @@ class Service:
         return job, stored
 
     def find_or_recompute(self, id_: str, kind: JobKind = "analysis") -> tuple[Job | None, Stored | None]:
-        """Like find, but queue a corrupt result to be computed again. Raises Unknown."""
+        """Like find, but queue a corrupt result to be computed again. Raises Unknown, or Corrupt if it is so again."""
         try:
             return self.find(id_, kind)
         except Corrupt:
             self.recompute(id_)
-            job = self.database.get(id_)
-            if job is None:  # only the index knew it
-                raise unknown_job(kind) from None
-            return job, None
+        return self.find(id_, kind)  # which may be intact by now, so that nothing was queued
 
     def _look_up(self, id_: str) -> tuple[Job | None, Stored | None]:
         try:

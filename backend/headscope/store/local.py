@@ -38,13 +38,15 @@ class LocalBackend:
         return tuple((status.st_ino, status.st_mtime_ns, status.st_size) for status in found)
 
     def manifest(self, id_: str) -> bytes | None:
+        file = self._folder(id_) / NAME
         try:
             with _reading():
-                return (self._folder(id_) / NAME).read_bytes()
+                return file.read_bytes()
         except Corrupt:
-            if self._folder(id_).exists():
-                raise
-            return None
+            if not file.parent.exists():
+                return None
+        with _reading():  # it may have been published in between
+            return file.read_bytes()
 
     def read(self, id_: str, folder: str, file: str) -> bytes:
         with _reading():

@@ -127,7 +127,7 @@ def describe_analysis(service: Service, id_: str, job: Job | None, stored: Store
         return analyses.to_document(id_, job, stored, service.queue_position(job) if job else None)
     except Corrupt:
         service.recompute(id_)
-        return analyses.to_document(id_, service.database.get(id_), None)
+        return analyses.to_document(id_, *service.find(id_))
 
 
 def describe_study(service: Service, id_: str) -> StudyDocument:
