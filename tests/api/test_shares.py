@@ -43,7 +43,7 @@ def query_of(path: str) -> dict[str, str]:
 @pytest.mark.parametrize("path", READING)
 def test_a_key_reads_all_of_one_analysis(lab: Users, adas: str, key: str, path: str) -> None:
     """A key works without a token and with another user's. A text has no image, which is 409, and this analysis no effect, which is 404."""
-    status = {"/image": 409, "/effects/{effect}": 404}
+    status = {"/image": 409, "/effects/{effect}": 404, "/effects/{effect}/maps": 404}
     for who in (lab.anonymous, lab.emmy):
         answer = ask(who, "GET", path, adas, params={"share": key, **query_of(path)})
         assert answer.status_code == next((status[end] for end in status if path.endswith(end)), 200), answer.text

@@ -113,14 +113,16 @@ def test_errors_say_what_and_why() -> None:
         check_capabilities([LENSES["rollout"]], support.CROSS)
 
 
-def test_images_beside_texts() -> None:
-    """What the table says of a family is known before its model is loaded; families that it does not have are examined when they are."""
+def test_images_beside_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The record of a family is known before its model is loaded; families without one are examined when they are."""
     llama = Facts("llama", "decoder", 2, 4, 8, None)
-    for family, reads in (("llava", True), ("newer_than_the_table", True), ("idefics2", False), ("", False)):
-        assert support.reads_both(replace(llama, image_text=family)) == reads
-        if family and not reads:
-            with pytest.raises(Unsupported, match="no rows and columns of patches"):
-                support.check_input(replace(llama, image_text=family), Given(image=b""))
+    for family in ("llava", "idefics2", "got_ocr2", "newer_than_the_table", ""):
+        assert support.reads_both(replace(llama, image_text=family)) == bool(family)
+    with monkeypatch.context() as patch:
+        patch.setattr(support, "_families", lambda: {"llava": {"image": "Its tiles overlap."}})
+        assert not support.reads_both(replace(llama, image_text="llava"))
+        with pytest.raises(Unsupported, match=r"Its tiles overlap\."):
+            support.check_input(replace(llama, image_text="llava"), Given(image=b""))
     support.check_input(replace(llama, image_text="llava"), Given(image=b""))
     with pytest.raises(InvalidRequest, match="Give a text too"):
         support.check_input(replace(llama, image_text="llava"), Given(image=b"", text=None))
