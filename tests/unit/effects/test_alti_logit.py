@@ -1,4 +1,4 @@
-"""ALTI-Logit: contributions by source times what ALTI says of the layers below."""
+"""ALTI-Logit: contributions by source, traced to the input by the shares of ALTI in the layers below."""
 
 from __future__ import annotations
 
