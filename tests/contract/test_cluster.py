@@ -12,8 +12,8 @@ import pytest
 import redis
 
 from headscope.database import Database
-from headscope.jobs import JobDatabase, Worker, cluster, supervisor
-from tests.contract.job_databases import Place, accept, claimed, the
+from headscope.jobs import JobDatabase, Worker, celery, cluster, outbox, supervisor
+from tests.contract.job_databases import Place, accept, claimed, the, work
 from tests.support.compose import Redis
 from tests.support.postgres import Postgres
 from tests.support.server import eventually
@@ -81,3 +81,27 @@ def test_only_silent_workers_are_ended(
         silent.set()
         heart.join()
         tending.stop()
+
+
+def test_the_rest_of_the_task_of_a_worker_that_died(
+    broker: Redis, database: JobDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Jobs of a task whose worker has begun it wait for this worker; once it is silent, they are sent again."""
+    monkeypatch.setattr(outbox, "FRESH_SECONDS", -1.0)
+    monkeypatch.setattr(outbox, "LOST_SECONDS", -1.0)
+    monkeypatch.setattr(supervisor, "STALE_SECONDS", 3600.0)
+    database.enqueue(work(0, 1, 2, recipe="r", tokens=10))
+    database.heartbeat(Worker("one"), [])
+    sending = outbox.Outbox(database, celery.application(broker.url, job_seconds=900.0), broker.url)
+    sending.send()
+    sending.recover()
+    (task,) = database.unstarted()
+    broker.flush()  # a message that a worker has received is in no queue
+    assert database.claim(Worker("one", task=task), task=task)
+    sending.recover()
+    assert database.unstarted() == {task: "headscope.cpu"}
+    monkeypatch.setattr(supervisor, "STALE_SECONDS", -1.0)
+    sending.recover()
+    assert database.unstarted() == {}
+    sending.send()
+    assert len(database.unstarted()) == 1

@@ -38,8 +38,6 @@ START_SECONDS = 300.0
 VISIBLE_SECONDS = 60.0
 # A stopping worker lets its job run for this long (s); then another worker restarts it. Docker allows 10 s.
 STOP_SECONDS = 8.0
-# A task that cannot reach the database is retried after 1, 2, 4, ... s, at most this many.
-RETRY_SECONDS = 10
 
 
 def application(url: str, *, job_seconds: float, child_bytes: int = 0) -> Celery:
@@ -95,16 +93,9 @@ def serve(
     prewarm: bool,
 ) -> int:
     """Run a worker until it is stopped; return the exit status. Jobs run in a child, which can be killed alone, by what `make_process` returns in it."""
-    again = {
-        "autoretry_for": (DatabaseUnavailable,),
-        "retry_backoff": 1,
-        "retry_backoff_max": RETRY_SECONDS,
-        "max_retries": None,
-    }
-
     process: ClusterWorkerProcess | None = None  # in the child
 
-    @app.task(name=TASK, bind=True, **again)  # type: ignore[untyped-decorator]
+    @app.task(name=TASK, bind=True)  # type: ignore[untyped-decorator]
     def run(task: Task, _: list[str]) -> None:
         if process is not None:
             process.work(task.request.id)

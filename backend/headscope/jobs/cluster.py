@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 from contextlib import suppress
 from typing import Any
 
+from ..errors import HeadscopeError
 from .celery import application
 from .job_database import JobDatabase
 from .outbox import BROKER_AWAY, Outbox
-from .sending import class_of, queues_of
 from .supervisor import Supervisor
-
-logger = logging.getLogger("headscope.jobs")
 
 
 class Cluster(Supervisor):
@@ -22,21 +19,6 @@ class Cluster(Supervisor):
         super().__init__(database, job_seconds=job_seconds, **options)
         self._app = application(url, job_seconds=job_seconds)
         self._outbox = Outbox(database, self._app, url)
-        self._sends = False
-
-    def alive(self) -> bool:
-        """Return whether jobs can run: database and broker are available."""
-        return super().alive() and self._sends
-
-    def depths(self) -> dict[str, int]:
-        """Return the number of messages that wait for workers of each device class. Empty while the broker is away."""
-        served: dict[str, set[str]] = {}
-        try:
-            for state in self._outbox.workers():
-                served.setdefault(class_of(state.worker.device), set()).update(queues_of(state.worker))
-            return {name: self._outbox.length(queues) for name, queues in sorted(served.items())}
-        except BROKER_AWAY:
-            return {}
 
     def _dispatch(self, *, due: bool) -> None:
         """Send tasks, first what the broker has lost."""
@@ -44,12 +26,8 @@ class Cluster(Supervisor):
             if due:
                 self._outbox.recover()
             self._outbox.send()
-            sends = True
-        except BROKER_AWAY:
-            sends = False
-        if sends != self._sends:
-            logger.warning("connected to the broker" if sends else "cannot reach the broker; queued jobs keep waiting")
-        self._sends = sends
+        except BROKER_AWAY as error:
+            raise HeadscopeError("The server cannot reach its broker.") from error
 
     def _kill(self, worker: str) -> None:
         """Revoke the task of a worker, whose parent process kills the one that runs it and starts another."""

@@ -61,12 +61,13 @@ class ClusterWorkerProcess(WorkerProcess):
         self._idle_since = time.monotonic()
 
     def work(self, task: str) -> None:
-        """Claim and run the jobs of a task that are still queued, PASSES at most. Raises DatabaseUnavailable."""
+        """Claim and run the jobs of a task that are still queued, PASSES at most. Raises DatabaseUnavailable; the rest of the task is sent again then."""
         self._worker = replace(self._worker, task=task)
         self._idle_since = float("inf")
         try:
             self._work(task)
         finally:
+            self._worker = replace(self._worker, task="")
             self._idle_since = time.monotonic()
 
     def _work(self, task: str) -> None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Collection
-from typing import Any
 
 import redis
 from celery import Celery
 from kombu.exceptions import OperationalError
 
+from . import supervisor
 from .job import WorkerState
 from .job_database import JobDatabase
-from .sending import AHEAD, LOST_SECONDS, queues_of
+from .sending import AHEAD, queues_of
 
 # The name of the Celery task.
 TASK = "headscope.run"
@@ -21,6 +21,8 @@ TASK = "headscope.run"
 BROKER_AWAY = (OperationalError, redis.RedisError, OSError)
 # Priorities of single requests and batches in kombu's Redis, which has a list for each of four steps.
 PRIORITIES, STEPS = (0, 6), ("", "\x06\x163", "\x06\x166", "\x06\x169")
+# A task that was sent is lost once it has been absent from the broker, and not begun, for this long (s).
+LOST_SECONDS = 3.0
 # How long a list of workers is used (s).
 FRESH_SECONDS = 1.0
 
@@ -32,22 +34,15 @@ class Outbox:
         self._database, self._app = database, app
         self._broker = redis.Redis.from_url(url, socket_connect_timeout=2, socket_timeout=5, decode_responses=True)
         self._states: tuple[float, list[WorkerState]] = (float("-inf"), [])
-        self._unbegun: dict[str, float] = {}  # tasks that a worker has received and not begun, and since when
+        self._missing: dict[str, float] = {}  # tasks that do not wait at the broker and have not begun, and since when
 
     def send(self) -> None:
-        """Send the next tasks, if the broker is there."""
+        """Send the next tasks, if the broker is there. Those that it does not accept are recovered."""
         self._broker.ping()
-        messages = self._database.choose(self.workers())
-        sent = 0
-        try:
-            for message in messages:
-                priority = PRIORITIES[min(message.priority, 1)]
-                options = {"task_id": message.task, "queue": message.queue, "priority": priority}
-                self._app.send_task(TASK, (message.ids,), ignore_result=True, retry=False, **options)
-                sent += 1
-        finally:
-            if unsent := [message.task for message in messages[sent:]]:
-                self._database.unsend(unsent)
+        for message in self._database.choose(self.workers()):
+            priority = PRIORITIES[min(message.priority, 1)]
+            options = {"task_id": message.task, "queue": message.queue, "priority": priority}
+            self._app.send_task(TASK, (message.ids,), ignore_result=True, retry=False, **options)
 
     def refill(self, queues: Collection[str]) -> None:
         """Send the next tasks if these queues run short."""
@@ -55,21 +50,15 @@ class Outbox:
             self.send()
 
     def recover(self) -> None:
-        """Have tasks sent again that the broker has lost, that are in a queue which no worker serves, or whose worker has died before it began them."""
-        overdue = self._database.overdue()
-        if overdue:
-            queues = {name for state in self.workers() for name in queues_of(state.worker)}
-            waiting, received = self._queued(queues), self._received()
-            lost = {task for task, queue in overdue.items() if queue not in queues or task not in waiting | received}
-            lost |= self._find_unbegun((overdue.keys() & received) - waiting)
-            if lost:
-                self._database.unsend(lost)
-
-    def _find_unbegun(self, tasks: Collection[str]) -> set[str]:
-        """Return those of these tasks, which workers have received, that no worker has begun for LOST_SECONDS: the broker would keep them for the time of a job."""
-        begun, now = {state.worker.task for state in self.workers()}, time.monotonic()
-        self._unbegun = {task: self._unbegun.get(task, now) for task in tasks if task not in begun}
-        return {task for task, since in self._unbegun.items() if now - since > LOST_SECONDS}
+        """Have tasks sent again that for LOST_SECONDS have neither waited in a queue which a worker serves nor begun: the broker has lost them, or their worker has died."""
+        sent = self._database.unstarted()
+        states, now = (self.workers(), self._database.now()) if sent else ([], 0.0)
+        queues = {name for state in states for name in queues_of(state.worker)}
+        begun = {state.worker.task for state in states if now - state.seen < supervisor.STALE_SECONDS}
+        missing, ticks = sent.keys() - begun - self._queued(queues.intersection(sent.values())), time.monotonic()
+        self._missing = {task: self._missing.get(task, ticks) for task in missing}
+        if lost := [task for task, since in self._missing.items() if ticks - since > LOST_SECONDS]:
+            self._database.unsend(lost)
 
     def length(self, queues: Collection[str]) -> int:
         """Return the number of messages in queues."""
@@ -86,16 +75,9 @@ class Outbox:
 
     def _queued(self, queues: Collection[str]) -> set[str]:
         """Return the ids of the tasks that wait in queues."""
-        return {_task_id(json.loads(message)) for key in _keys(queues) for message in self._broker.lrange(key, 0, -1)}
-
-    def _received(self) -> set[str]:
-        """Return the ids of the tasks that workers have received and not acknowledged."""
-        return {_task_id(json.loads(message)[0]) for message in self._broker.hvals("unacked")}
+        messages = (json.loads(text) for key in _keys(queues) for text in self._broker.lrange(key, 0, -1))
+        return {str(message["headers"].get("id")) for message in messages}
 
 
 def _keys(queues: Collection[str]) -> list[str]:
     return [queue + step for queue in queues for step in STEPS]
-
-
-def _task_id(message: dict[str, Any]) -> str:
-    return str(message["headers"].get("id", ""))

@@ -20,6 +20,8 @@ GONE_SECONDS = 60.0
 ORDER = (jobs.c.priority, jobs.c.created, jobs.c.id)
 COLUMNS = [jobs.c[field.name] for field in fields(Job)]
 JOBS = sa.select(*COLUMNS)
+NAMES = ("id", "task", "tokens", "owner", "kind", "batch", "model", "priority")
+FIRST = sa.select(*(jobs.c[name] for name in NAMES)).order_by(*ORDER).limit(1)
 QUEUED = jobs.c.status == "queued"
 RUNNING = jobs.c.status == "running"
 
@@ -167,3 +169,10 @@ def _key(job: Job) -> tuple[int, float, str]:
 def to_job(values: Mapping[Any, Any]) -> Job:
     """Return the job in a row of the table."""
     return Job(**{**values, "error": json.loads(values["error"]) if values["error"] else None})
+
+
+def next_turn(which: sa.ColumnElement[bool]) -> sa.Select[Any]:
+    """Return the query for the first such job of the owner who was served least recently among those who have one."""
+    waits = sa.exists().where(jobs.c.owner == owners.c.owner, which)
+    next_owner = sa.select(owners.c.owner).where(waits).order_by(owners.c.served, owners.c.owner).limit(1)
+    return FIRST.where(which, jobs.c.owner == next_owner.scalar_subquery())

@@ -11,12 +11,10 @@ import sqlalchemy as sa
 from ..database import NOW
 from ..database.tables import SENT, jobs, owners
 from .job import Worker, WorkerState
-from .queries import ORDER, QUEUED, JobQueries
+from .queries import QUEUED, JobQueries, next_turn
 
 # Most tasks of one owner that are at the broker and have not started.
 AHEAD = 4
-# A task that is absent from the broker this long (s) after it was sent is lost.
-LOST_SECONDS = 3.0
 UNSENT = QUEUED & jobs.c.sent.is_(None)
 
 LATEST = sa.select(sa.func.max(owners.c.served) + 1).scalar_subquery()
@@ -51,22 +49,15 @@ class TaskSending(JobQueries):
             for owner, queue, number in connection.execute(held.group_by(jobs.c.owner, jobs.c.queue)):
                 unstarted[owner] += number
                 lengths[queue] += number
-            waits = sa.exists().where(jobs.c.owner == owners.c.owner, unsent)
-            order = sa.select(owners.c.owner).where(waits).order_by(owners.c.served, owners.c.owner)
-            names = [name for name in connection.execute(order).scalars() if unstarted[name] < AHEAD]
-            head = sa.select(jobs.c.task, jobs.c.model, jobs.c.priority, jobs.c.kind, jobs.c.batch)
-            while names:
-                name = names.pop(0)
-                mine = head.where(unsent, jobs.c.owner == name)
-                first = connection.execute(mine.order_by(*ORDER).limit(1)).first()
+            while True:
+                full = [owner for owner, number in unstarted.items() if number >= AHEAD]
+                first = connection.execute(next_turn(unsent & jobs.c.owner.not_in(full))).first()
                 if first is None:
-                    continue
+                    return messages
                 messages.append(self._mark(connection, first, route(states, first.model, lengths)))
-                self._serve(connection, name)
+                self._serve(connection, first.owner)
                 lengths[messages[-1].queue] += 1
-                unstarted[name] += 1
-                names += [name] if unstarted[name] < AHEAD else []
-        return messages
+                unstarted[first.owner] += 1
 
     def _mark(self, connection: sa.Connection, first: Any, queue: str) -> TaskMessage:
         if first.kind == "chunk":
@@ -88,9 +79,14 @@ class TaskSending(JobQueries):
             new = {"sent": None, "task": jobs.c.task + "+"}
             connection.execute(jobs.update().where(jobs.c.id.in_(in_order)).values(new))
 
-    def overdue(self) -> dict[str, str]:
-        """Return the tasks that were sent more than LOST_SECONDS ago and have not started, with their queues."""
-        return self._pairs(sa.select(jobs.c.task, jobs.c.queue).where(sa.text(SENT), jobs.c.sent < NOW - LOST_SECONDS))
+    def unstarted(self) -> dict[str, str]:
+        """Return the tasks that were sent and of which jobs are queued, with their queues."""
+        return self._pairs(sa.select(jobs.c.task, jobs.c.queue).where(sa.text(SENT)).distinct())
+
+    def depths(self) -> dict[str, int]:
+        """Return the number of these tasks for workers of each class of devices."""
+        depths = Counter(queue.split(".")[1] for queue in self.unstarted().values())
+        return {class_of(state.worker.device): 0 for state in self.workers()} | depths
 
 
 def class_of(device: str) -> str:

@@ -42,7 +42,7 @@ class Supervisor(ABC):
         self._job_seconds, self._cancel_seconds = job_seconds, cancel_seconds
         self._prepare, self._discard_ended = prepare, discard_ended
         self._wake, self._stopping = threading.Event(), threading.Event()
-        self._connected, self._reported = False, ""
+        self._connected, self._problem = False, ""
         self._ticked = self._since = 0.0  # on the clock of the database
         self._next_tick = self._next_trim = 0.0
         self._thread = threading.Thread(target=self._run, name="supervisor", daemon=True)
@@ -65,10 +65,6 @@ class Supervisor(ABC):
         """Return whether jobs can run."""
         return self._thread.is_alive() and self._connected
 
-    def depths(self) -> dict[str, int]:
-        """Return the number of messages that wait for workers of each device class."""
-        return {}
-
     @abstractmethod
     def _dispatch(self, *, due: bool) -> None:
         """Hand queued jobs to workers. `due`: a second has passed since the last tick."""
@@ -81,40 +77,38 @@ class Supervisor(ABC):
         while not self._stopping.is_set():
             self._wake.clear()
             try:
-                if not self._connected:
-                    self._prepare()
-                due = time.monotonic() >= self._next_tick
-                if due:
-                    self._next_tick = time.monotonic() + TICK_SECONDS
-                    self._reconcile()
-                self._dispatch(due=due)
-                if due:
-                    self._discard_ended()
-                self._note(None)
+                self._tick()
+                self._note("")
             except HeadscopeError as error:
-                self._note(error)
+                self._note(error.detail)
             except Exception:  # this thread must survive any error
                 logger.exception("supervisor")
             self._wake.wait(TICK_SECONDS)
 
-    def _note(self, error: HeadscopeError | None) -> None:
-        """Note whether the database is available."""
-        if error is None and self._reported:
-            logger.info("connected to the database")
-        if error is not None and str(error) != self._reported:
-            logger.warning("jobs keep waiting: %s", error)
-        if error is not None:
-            self._ticked = 0.0
-        self._connected, self._reported = error is None, str(error or "")
+    def _tick(self) -> None:
+        if not self._connected:
+            self._prepare()
+        due = time.monotonic() >= self._next_tick
+        if due:
+            self._next_tick = time.monotonic() + TICK_SECONDS
+            self._reconcile()
+            self._discard_ended()
+        self._dispatch(due=due)
+
+    def _note(self, problem: str) -> None:
+        """Note and log whether jobs can run."""
+        if problem != self._problem:
+            logger.warning("jobs keep waiting: %s", problem) if problem else logger.info("jobs can run")
+        self._connected, self._problem = not problem, problem
 
     def _reconcile(self) -> None:
         """Kill workers that do not stop cancelled runs, or are lost; requeue the jobs of these."""
+        ticked, self._ticked = self._ticked, 0.0  # which it stays if the database does not answer
         for run in self._database.unreleased(self._cancel_seconds, self._name):
             self._kill(run.worker)
             self._database.finish(run.id, run.run, "cancelled")  # releases the run on behalf of its worker
         now = self._database.now()
-        self._since = now if now - self._ticked > GAP_SECONDS else self._since
-        self._ticked = now
+        self._since = now if now - ticked > GAP_SECONDS else self._since
         lost = self._database.expired(STALE_SECONDS, self._name) if now - self._since > STALE_SECONDS else []
         for worker in {job.worker for job in lost}:
             self._kill(worker)
@@ -122,3 +116,4 @@ class Supervisor(ABC):
         if time.monotonic() > self._next_trim:
             self._next_trim = time.monotonic() + TRIM_SECONDS
             self._database.trim()
+        self._ticked = now

@@ -55,10 +55,9 @@ class _ServiceCollector(Collector):
             yield CounterMetricFamily(f"headscope_{name}", "Lookups of this process in the cache.", value=number)
 
     def _collect_queues(self) -> Iterator[Metric]:
-        depths: dict[tuple[str, ...], float] = {
-            (device,): number for device, number in self._service.jobs.depths().items()
-        }
-        yield _gauge("queue_depth", "Queued messages, by class of device.", depths, "device")
+        waiting = self._service.database.depths() if self._service.deployment == "cluster" else {}
+        depths: dict[tuple[str, ...], float] = {(device,): number for device, number in waiting.items()}
+        yield _gauge("queue_depth", "Tasks at the broker that have not started, by class of device.", depths, "device")
 
     def _collect_results(self) -> Iterator[Metric]:
         count, size = self._service.results.usage()
