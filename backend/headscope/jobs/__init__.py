@@ -1,15 +1,14 @@
 """The job queue: one database and two deployments, a child process or Celery workers on any number of machines."""
 
 from .embedded import Embedded
-from .engine import Engine, Problems
-from .job import LOCAL, TERMINAL, ChunkState, Job, JobKind, Limits, Problem, Run, Work, Worker, WorkerState
+from .job import LOCAL, ChunkState, Job, JobKind, Limits, Problem, Work, Worker, WorkerState
 from .job_database import JobDatabase
 from .progress import ProgressReporter
 from .watch import Watcher
+from .worker_process import Engine
 
 __all__ = [
     "LOCAL",
-    "TERMINAL",
     "ChunkState",
     "Embedded",
     "Engine",
@@ -18,9 +17,7 @@ __all__ = [
     "JobKind",
     "Limits",
     "Problem",
-    "Problems",
     "ProgressReporter",
-    "Run",
     "Watcher",
     "Work",
     "Worker",

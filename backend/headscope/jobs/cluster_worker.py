@@ -12,12 +12,11 @@ from dataclasses import replace
 
 from ..errors import HeadscopeError
 from . import metrics
-from .engine import Engine
 from .job import Worker
 from .job_database import JobDatabase
 from .outbox import BROKER_AWAY, Outbox
 from .sending import queues_of
-from .worker_process import WorkerProcess
+from .worker_process import Engine, WorkerProcess
 
 logger = logging.getLogger("headscope.jobs")
 

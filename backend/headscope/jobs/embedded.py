@@ -112,8 +112,7 @@ class _Child:
     def __init__(self, arguments: tuple[Any, ...], announce: Announce, ended: Callable[[], None]) -> None:
         self._pipe, theirs = CONTEXT.Pipe()
         os.set_blocking(self._pipe.fileno(), False)
-        self._announce, self._ended = announce, ended
-        self.alive, self._killed = True, False
+        self._announce, self._ended, self.alive = announce, ended, True
         arguments = (theirs, metrics.relay().sending, *arguments)
         self._process = CONTEXT.Process(target=_run_child, args=arguments, daemon=True)
         self._process.start()
@@ -126,11 +125,8 @@ class _Child:
             self._pipe.send(None)
 
     def kill(self) -> None:
-        """Kill the process, even if it stands still, and wait for its end. Only once: later its id may be that of another process."""
-        if self._process.pid is not None and not self._killed:
-            self._killed = True
-            with suppress(ProcessLookupError):
-                os.kill(self._process.pid, signal.SIGKILL)
+        """Kill the process, even if it stands still, and wait for its end."""
+        self._process.kill()
         self._process.join()
         self.alive = False
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, NamedTuple
 
 from ..errors import Cancelled, QueueFull, TimedOut
@@ -39,8 +39,8 @@ class Work:
     kind: JobKind = "analysis"
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job(Work):
     """Accepted work. Times are seconds since 1970 on the clock of the database.
 
     `version` grows with every change of the job, even if it is removed and accepted again in between. `run` identifies a claim, uniquely over all jobs,
@@ -49,8 +49,6 @@ class Job:
     `owner` is the one whose turn it takes; others may want it too.
     """
 
-    id: str
-    payload: str
     batch: str | None
     status: Status
     fraction: float
@@ -63,14 +61,8 @@ class Job:
     finished: float | None
     version: int
     priority: int = 0
-    owner: str = LOCAL
-    model: str = ""
-    recipe: str = ""
-    tokens: int | None = None
-    request_id: str = ""
     run: int = 0
     worker: str = ""
-    kind: JobKind = "analysis"
     task: str = ""
 
     @property
@@ -81,7 +73,7 @@ class Job:
     @property
     def work(self) -> Work:
         """The work as it was accepted."""
-        return Work(self.id, self.payload, self.model, self.recipe, self.tokens, self.owner, self.request_id, self.kind)
+        return Work(**{field.name: getattr(self, field.name) for field in fields(Work)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +102,7 @@ class Worker:
         return Worker(**{**values, "warm": frozenset(values["warm"]), "models": frozenset(values["models"])})
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerState:
+class WorkerState(NamedTuple):
     """A worker, the time of its last heartbeat, and the ids of the jobs it runs."""
 
     worker: Worker
@@ -132,8 +123,7 @@ class ChunkState(NamedTuple):
     finished: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(NamedTuple):
     """A claim of a job, and the worker that made it."""
 
     id: str

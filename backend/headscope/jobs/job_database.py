@@ -38,7 +38,7 @@ from .job import (
     queue_full,
     timed_out,
 )
-from .queries import COLUMNS, ORDER, QUEUED, RUNNING, to_job
+from .queries import COLUMNS, FIRST, ORDER, QUEUED, RUNNING, next_turn, to_job
 from .sending import TaskSending
 
 # A job that has lost this many workers fails.
@@ -76,15 +76,12 @@ class JobDatabase(TaskSending):
         Queued and running jobs are left unchanged; ended ones are restarted. Raises QueueFull if more jobs would be queued than `limits` allow.
         """
         asked = list(work)
+        named = jobs.c.id.in_({one.id for one in asked})
         with self._database.change("promise") as connection:
-            known = sa.select(jobs.c.id, jobs.c.status).where(jobs.c.id.in_({one.id for one in asked}))
-            rows: list[Any] = list(connection.execute(known))
-            statuses: dict[str, str] = dict(rows)
-            active = {id_ for id_, status in statuses.items() if status in ACTIVE}
+            connection.execute(jobs.delete().where(named, jobs.c.status.in_(TERMINAL)))
+            active = set(connection.execute(sa.select(jobs.c.id).where(named)).scalars())
             fresh = list({one.id: one for one in reversed(asked) if one.id not in active}.values())[::-1]
             if fresh:
-                if ended := statuses.keys() - active:
-                    connection.execute(jobs.delete().where(jobs.c.id.in_(ended), jobs.c.status.in_(TERMINAL)))
                 self._insert(connection, fresh, batch, priority)
                 self._check(connection, limits, {one.owner for one in fresh})
             pairs = {(one.owner, one.id) for one in asked if one.kind != "chunk"}
@@ -93,24 +90,15 @@ class JobDatabase(TaskSending):
 
     def _insert(self, connection: sa.Connection, fresh: list[Work], batch: str | None, priority: int) -> None:
         now, rows, groups = self._database.now(connection), [], dict[Any, list[str]]()
+        all_ = {"batch": batch, "priority": priority}
         for place, one in enumerate(fresh):
             created = now + place * STEP_SECONDS
             version = int(created / STEP_SECONDS)
             group = groups.setdefault((one.owner, one.recipe, one.tokens) if one.recipe and one.tokens else one.id, [])
             group.append(group[-1] if len(group) % LARGEST_GROUP else f"{one.id}.{version}")
-            rows.append(
-                {
-                    **asdict(one),
-                    "task": group[-1],
-                    "batch": batch,
-                    "priority": priority,
-                    "created": created,
-                    "version": version,
-                }
-            )
-        connection.execute(
-            self._database.insert(jobs).on_conflict_do_nothing(), sorted(rows, key=lambda row: row["id"])
-        )
+            rows.append(asdict(one) | all_ | {"task": group[-1], "created": created, "version": version})
+        rows.sort(key=lambda row: row["id"])
+        connection.execute(self._database.insert(jobs).on_conflict_do_nothing(), rows)
         for owner in sorted({one.owner for one in fresh}):
             self._join(connection, owner)
 
@@ -119,12 +107,10 @@ class JobDatabase(TaskSending):
 
     def _check(self, connection: sa.Connection, limits: Limits, names: Collection[str]) -> None:
         count = sa.select(sa.func.count()).select_from(jobs).where(QUEUED)
-        if limits.total is not None and connection.execute(count).scalar_one() > limits.total:
-            raise queue_full(limits.total)
-        most = limits.per_owner
-        for name in names if most is not None else ():
-            if most is not None and connection.execute(count.where(jobs.c.owner == name)).scalar_one() > most:
-                raise queue_full(most, own=True)
+        checks = [(limits.total, count), *((limits.per_owner, count.where(jobs.c.owner == name)) for name in names)]
+        for most, number in checks:
+            if most is not None and connection.execute(number).scalar_one() > most:
+                raise queue_full(most, own=number is not count)
 
     def claim(
         self, worker: Worker, ends: Sequence[End] = (), *, task: str | None = None, downloads: bool | None = None
@@ -350,14 +336,7 @@ class JobDatabase(TaskSending):
 def _head(of_task: bool, downloads: bool | None) -> sa.Select[Any]:
     """Return the query for the next job: of the task `task`, or of the owner whose turn it is."""
     which = QUEUED if downloads is None else QUEUED & ((jobs.c.kind == "download") == downloads)
-    if of_task:
-        which &= jobs.c.task == sa.bindparam("task")
-    else:
-        waits = sa.exists().where(jobs.c.owner == owners.c.owner, which)
-        next_owner = sa.select(owners.c.owner).where(waits).order_by(owners.c.served, owners.c.owner).limit(1)
-        which &= jobs.c.owner == next_owner.scalar_subquery()
-    columns = (jobs.c.id, jobs.c.task, jobs.c.tokens, jobs.c.owner, jobs.c.kind, jobs.c.batch)
-    return sa.select(*columns).where(which).order_by(*ORDER).limit(1)
+    return FIRST.where(which, jobs.c.task == sa.bindparam("task")) if of_task else next_turn(which)
 
 
 def _change(*conditions: sa.ColumnElement[bool], **values: Any) -> sa.Update:

@@ -68,16 +68,11 @@ def send_to(parent: Connection) -> None:
 
 
 def _add(name: str, labels: Mapping[str, str], value: float) -> None:
-    if _parent is None:
-        _record(name, labels, value)
-        return
-    with suppress(OSError):  # full or closed: the count is lost, but no job waits
-        _parent.send_bytes(json.dumps((name, labels, value)).encode())
-
-
-def _record(name: str, labels: Mapping[str, str], value: float) -> None:
     metric = _metrics[name]
-    if isinstance(metric, Counter):
+    if _parent is not None:
+        with suppress(OSError):  # full or closed: the count is lost, but no job waits
+            _parent.send_bytes(json.dumps((name, labels, value)).encode())
+    elif isinstance(metric, Counter):
         metric.inc(value)
     else:
         metric.labels(**labels).observe(value)
@@ -104,7 +99,7 @@ class Relay(Collector):
     def _receive(self) -> None:
         with self._lock:
             while self._receiving.poll():
-                _record(*json.loads(self._receiving.recv_bytes()))
+                _add(*json.loads(self._receiving.recv_bytes()))
 
 
 @cache

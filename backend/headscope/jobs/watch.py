@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
 
 from ..errors import DatabaseUnavailable, HeadscopeError
 from .job import Job
@@ -78,12 +79,10 @@ class Watcher:
         job = await asyncio.to_thread(self._database.get, id_)
         if job is None or job.terminal:
             return job
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 async for change in self.changes(id_, job.version):
                     job = change
-        except TimeoutError:
-            pass
         return job
 
     async def _tick(self) -> None:
@@ -96,11 +95,9 @@ class Watcher:
                 if not away:
                     logger.warning("cannot read changes of jobs: %s", error)
                 away = True
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(RETRY_SECONDS if away else self._seconds):
                     await self._poked.wait()
-            except TimeoutError:
-                pass
             self._poked.clear()
 
     async def _notify(self, known: dict[str, int | None]) -> dict[str, int | None]:

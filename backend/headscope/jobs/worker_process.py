@@ -1,4 +1,4 @@
-"""The process that runs jobs, in both deployments."""
+"""The process that runs jobs, in both deployments, and the interface of the engine in it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from ..errors import HeadscopeError
-from .engine import Engine, Problems
-from .job import End, Job, Worker, outcome, timed_out
+from .job import End, Job, Problem, Worker, outcome, timed_out
 from .job_database import JobDatabase
 from .progress import ProgressReporter
 
@@ -25,6 +24,27 @@ logger = logging.getLogger("headscope.jobs")
 HEARTBEAT_SECONDS = 3.0
 # A process that is still busy this long (s) after the time limit of a job is killed.
 GRACE_SECONDS = 10.0
+
+
+Problems = Mapping[str, Problem | None]
+
+
+class Engine(Protocol):
+    """Runs jobs in a process of its own."""
+
+    @property
+    def warm(self) -> frozenset[str]:
+        """Digests of the models in memory."""
+
+    @property
+    def most_tokens(self) -> int:
+        """Most tokens of several inputs in one forward pass; 0 for one input at a time."""
+
+    def prewarm(self) -> None:
+        """Load the default model before the first job."""
+
+    def run(self, jobs: Sequence[Job], reporter: ProgressReporter) -> Problems:
+        """Run jobs that share a forward pass. Return by id the problem as a document, or None if the result is stored. An exception is an error of the engine itself."""
 
 
 class _OutOfTime(Exception):
