@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import headscope
+from headscope.core.attention import required
 
 from .figure import Figure, coloured
 from .shapes import grid, ticks
@@ -38,6 +39,26 @@ def draw_contribution() -> Figure:
         figure.text(440, y + 13, token.text, size=11, anchor="end")
         figure.box(zero + min(size, 0.0), y, abs(size), 18, colour="more" if size >= 0 else "less")
         figure.text(zero + max(size, 0.0) + 6, y + 13, f"{value:+.2f}", size=10, colour="muted")
+    return figure
+
+
+def draw_writes() -> Figure:
+    """The logits that the heads with the largest contributions raise and lower most."""
+    model = headscope.load("twin-gpt-softmax")
+    e = headscope.effect(model, TEXT, target=TARGET, method={"name": "contribution", "writes": 5})
+    figure = Figure(760, 290, f"What three heads write after “{TEXT}”")
+    for x, (name, value) in zip((30, 280, 530), e.top(3), strict=True):
+        layer, head = map(int, name.split("."))
+        found = required(e.writes)[layer][head]
+        largest, zero = max(abs(one.logit) for one in found), x + 130
+        figure.text(x, 14, f"head {name}", bold=True)
+        figure.text(x + 70, 14, f"{value:+.2f} to the target", size=11, colour="muted")
+        for place, one in enumerate(found):
+            y, size = 30 + 22 * place + 10 * (place >= 5), one.logit * 50 / largest
+            figure.text(x + 70, y + 13, one.text.strip() or "space", size=11, anchor="end")
+            figure.box(zero + min(size, 0.0), y, abs(size), 17, colour="more" if size >= 0 else "less")
+            figure.text(zero + max(size, 0.0) + 6, y + 13, f"{one.logit:+.2f}", size=10, colour="muted")
+    figure.text(30, 280, "logits of the five tokens that each head raises and lowers most", size=11, colour="muted")
     return figure
 
 
@@ -149,6 +170,7 @@ def draw_alti_logit() -> Figure:
 
 PICTURES: dict[str, Callable[[], Figure]] = {
     "contribution": draw_contribution,
+    "contribution-writes": draw_writes,
     "ablation": draw_ablation,
     "patching": draw_patching,
     "attribution-patching": draw_attribution_patching,

@@ -46,7 +46,7 @@ def test_an_effect_from_request_to_document(server: Server, gpt2: headscope.Mode
     id_ = analysed(server)
     before = server.get(f"/analyses/{id_}").json()
     for method, more in (
-        ("contribution", {"target": [5, 9], "method": {"name": "contribution", "sources": True}}),
+        ("contribution", {"target": [5, 9], "method": {"name": "contribution", "sources": True, "writes": 2}}),
         ("ablation", {"target": "t", "position": -2, "method": "ablation", "heads": ["1.0", "0.3"]}),
         ("patching", {"method": "patching", "against": "The mat sat on the cat.", "predictions": 2}),
     ):
@@ -64,6 +64,9 @@ def test_an_effect_from_request_to_document(server: Server, gpt2: headscope.Mode
             np.testing.assert_allclose(got, want, atol=1e-4, err_msg=f"{method}: {name}")
         for name in ("method", "kind", "layers", "heads", "tokens", "key_tokens"):
             assert found[name] == expected[name], (method, name)
+        assert [head["id"] for head in np.ravel(found["writes"] or [])] == [
+            head["id"] for head in np.ravel(expected["writes"] or [])
+        ], method
         assert (found["together"] or {}).get("heads") == (expected["together"] or {}).get("heads"), method
         assert found["target"]["texts"] == expected["target"]["texts"]
         assert [one["text"] for one in found["predictions"]] == [one["text"] for one in expected["predictions"]]

@@ -207,6 +207,18 @@ def test_contributions_sum_to_the_logit(model: Model) -> None:
     assert e.tokens[int(e.sources[layer, head].argmax())].text == "France"
 
 
+def test_what_a_head_writes(model: Model) -> None:
+    """Of the two heads that raise " Paris" most, one writes France, whatever its capital, and the other one the capital, too, by what it contributes to it."""
+    e = headscope.effect(
+        model, "The capital of France is", target=" Paris", method={"name": "contribution", "writes": 5}
+    )
+    assert e.writes is not None
+    assert [name for name, _ in e.top(2)] == ["23.4", "29.1"]
+    country, capital = ({one.text: one.logit for one in e.writes[layer][head]} for layer, head in ((23, 4), (29, 1)))
+    assert {" France", " French"} <= {*country}
+    assert capital[" Paris"] == pytest.approx(e.effects[29, 1], rel=1e-4)
+
+
 def test_the_indirect_object_needs_three_heads(model: Model) -> None:
     """With the three heads of the largest effects replaced by their mean, the model gives the drink to John; with any two of them, to Mary."""
     text, target = "When Mary and John went to the store, John gave a drink to", (" Mary", " John")

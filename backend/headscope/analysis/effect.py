@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -19,7 +19,7 @@ from ..models.support import BEFORE_DECODER
 from ..models.tokens import Encoded
 from .effect_methods import COMPUTE, JudgedInput, Step, Together
 from .effect_request import EffectRequest
-from .predictions import Predictions, texts_of, top_predictions
+from .predictions import Predictions, WrittenLogit, texts_of, top_predictions, written_logits
 from .target import Target, find_output, find_position
 
 
@@ -36,6 +36,8 @@ class Effect:
     completeness_error  float32 [L], of integrated gradients: the sum of a layer's effects, minus what the target loses without its attention; otherwise None
     sources  float32 [L, H, K], with sources=True: the parts of `effects` that each token gives, through all queries; of ALTI-Logit, each token of the input;
              otherwise None
+    writes   [L][H][N], with writes=k: the k tokens or classes whose logits each head raises most and the k that it lowers most, by what it adds to them on the
+             direct path, largest first; all of them if there are at most 2k; otherwise None
     parts    name -> float32; of contributions, everything that sums to the target: heads by kind [L, H], "mlp" [number of layers], "embedding" [1],
              and "bias" [1], those of all projections and normalisations
     baseline  of patching, the value of the target in the other text; otherwise None
@@ -55,6 +57,7 @@ class Effect:
     maps: Array | None = field(default=None, repr=False)
     completeness_error: Array | None = field(default=None, repr=False)
     sources: Array | None = field(default=None, repr=False)
+    writes: list[list[list[WrittenLogit]]] | None = field(default=None, repr=False)
     parts: Mapping[str, Array] = field(default_factory=dict, repr=False)
     baseline: float | None = field(default=None, repr=False)
     together: Together | None = None
@@ -93,6 +96,7 @@ class Effect:
             "completeness_error": None if self.completeness_error is None else to_lists(self.completeness_error),
             "together": None if self.together is None else self.together.to_document(),
             "sources": None if self.sources is None else to_lists(self.sources),
+            "writes": self.writes and [[[asdict(one) for one in head] for head in layer] for layer in self.writes],
             "parts": {name: to_lists(part) for name, part in self.parts.items()},
         }
 
@@ -144,6 +148,7 @@ def compute(
         maps=found.maps,
         completeness_error=found.completeness_error,
         sources=found.sources,
+        writes=None if found.writes is None else written_logits(model, *found.writes),
         parts=found.parts,
         baseline=found.baseline,
         together=found.together,

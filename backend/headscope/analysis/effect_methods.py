@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 
 from ..capture import AttentionSites, CaptureSpec, PathPart, capture, direct_path, replaced_logits
 from ..capture.attention_path import gradients_on_path
+from ..capture.head_logits import extreme_logits
 from ..capture.outputs import AttentionGradients, gradients_of_attention, gradients_of_heads, outputs_of_heads
 from ..core.arrays import Array
 from ..core.attention import Kind, Layer, required
@@ -99,6 +101,7 @@ class MethodResult:
     maps: Array | None = None
     completeness_error: Array | None = None
     sources: Array | None = None
+    writes: tuple[Array, Array] | None = None  # ids and logits, [L, H, N] each
     parts: Mapping[str, Array] = field(default_factory=dict)
     baseline: float | None = None
     together: Together | None = None
@@ -106,7 +109,9 @@ class MethodResult:
 
 def _contribution(judged: JudgedInput, params: ContributionParams) -> MethodResult:
     """Return what heads and all other parts contribute. Raises Unsupported unless they sum to the target."""
-    path = direct_path(judged.model, judged.encoded, judged.sites, judged.ids, judged.position, params.sources)
+    args = judged.model, judged.encoded, judged.sites, judged.ids, judged.position
+    read = partial(extreme_logits, count=params.writes) if params.writes else None
+    path = direct_path(*args, params.sources, read)
     by_site: dict[str, list[Array]] = {}
     mlps: dict[int, float] = {}
     others = {"embedding": 0.0, "bias": 0.0}
@@ -124,9 +129,9 @@ def _contribution(judged: JudgedInput, params: ContributionParams) -> MethodResu
     parts = {name: part.astype(np.float32) for name, part in exact.items()}
     own = [part for part in path.parts if part.site is not None and part.site.kind == judged.kind]
     sources = np.stack([_sources(part, judged.position) for part in own]) if params.sources else None
-    return MethodResult(
-        path.ids, path.value, path.logits, parts[judged.kind], path.capped, sources=sources, parts=parts
-    )
+    writes = _writes(own) if params.writes else None
+    effects = parts[judged.kind]
+    return MethodResult(path.ids, path.value, path.logits, effects, path.capped, None, None, sources, writes, parts)
 
 
 def _alti_logit(judged: JudgedInput, params: EffectParams) -> MethodResult:
@@ -158,6 +163,11 @@ def _sources(part: PathPart, position: int | None) -> Array:
     rows, heads = slice(None) if position is None else slice(position, position + 1), required(part.heads)
     found = contributions_of_sources(heads.weights, heads.values, heads.output, part.values[rows], part.gradient[rows])
     return found.float().cpu().numpy()
+
+
+def _writes(parts: Sequence[PathPart]) -> tuple[Array, Array]:
+    ids, values = (torch.stack([getattr(part.logits, name) for part in parts]).cpu() for name in ("ids", "values"))
+    return ids.numpy(), values.float().numpy()
 
 
 def _check_sum(value: float, parts: Array) -> None:

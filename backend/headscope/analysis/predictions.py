@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from ..core.arrays import Array, to_lists
@@ -41,6 +42,27 @@ class Predictions:
             dict(zip(("id", "text", "logit", "probability"), values, strict=True))
             for values in zip(*columns, strict=True)
         ]
+
+
+@dataclass(frozen=True)
+class WrittenLogit:
+    """What a head adds to the logit of one token or class, by its number and text."""
+
+    id: int
+    text: str
+    logit: float
+
+
+def written_logits(model: Model, ids: Array, logits: Array) -> list[list[list[WrittenLogit]]]:
+    """Return [L][H][N] what heads add to logits, of ids and logits [L, H, N]."""
+    numbers = np.unique(ids).tolist()
+    texts = dict(zip(numbers, texts_of(model, numbers), strict=True))
+
+    def one_head(row: list[int], values: list[float]) -> list[WrittenLogit]:
+        return [WrittenLogit(one, texts[one], value) for one, value in zip(row, values, strict=True)]
+
+    layers = zip(ids.tolist(), logits.tolist(), strict=True)
+    return [[one_head(*head) for head in zip(*layer, strict=True)] for layer in layers]
 
 
 def top_predictions(model: Model, logits: Array, count: int) -> Predictions:

@@ -26,6 +26,7 @@ from . import affine
 from .batch import by_input, most_inputs
 from .closeness import is_close
 from .forward import options_at
+from .head_logits import LogitReader, Written
 from .interface import NAME, AttentionCall, Masks, attending_with, recording
 from .residual import frozen_norm
 from .sites import AttentionSites, Site
@@ -57,6 +58,7 @@ class PathPart:
 
     values, gradient  of heads [Q, H, D], what the output projection reads; of others [..., d]. The gradient is zero where nothing reaches the output.
     site, heads       of heads
+    logits            of heads, what was read of the logits that each of them adds
     layer             of a feed-forward part, counted from 0
     """
 
@@ -66,6 +68,7 @@ class PathPart:
     layer: int = -1
     site: Site | None = None
     heads: HeadOutputs | None = None
+    logits: Any = None
 
 
 @dataclass(frozen=True)
@@ -83,12 +86,18 @@ class DirectPath:
 
 
 def direct_path(
-    model: Model, encoded: Encoded, sites: AttentionSites, ids: Sequence[int], position: int | None, sources: bool
+    model: Model,
+    encoded: Encoded,
+    sites: AttentionSites,
+    ids: Sequence[int],
+    position: int | None,
+    sources: bool,
+    read: LogitReader | None = None,
 ) -> DirectPath:
     """Return the direct path to logit ids[0], minus logit ids[1] if there are two, at a token; without ids to the largest logit.
 
-    `position` is None for a model that classifies whole inputs. With `sources`, heads come with what they attend to. The caller holds the model's lock.
-    Raises Unsupported for models without an output head.
+    `position` is None for a model that classifies whole inputs. With `sources`, heads come with what they attend to, and with what
+    `read` finds in the logits that they add. The caller holds the model's lock. Raises Unsupported for models without an output head.
     """
     kinds = {site.kind for site in sites.all}
     chosen = tuple(site for site in sites.all if site.kind in kinds - ({"encoder"} if "decoder" in kinds else set()))
@@ -104,7 +113,9 @@ def direct_path(
         ids = tuple(ids) or (int(returned.argmax()),)
         with torch.enable_grad():
             value = row[ids[0]] - row[ids[1]] if len(ids) > 1 else row[ids[0]]
-        parts = walk.parts_to(value)
+            parts = walk.parts_to(value, keep=read is not None)
+            found = iter(read(row, walk.written, logits.numel()) if read else [])
+    parts = [replace(part, logits=next(found, None)) if part.name == "heads" else part for part in parts]
     outputs = iter(recorder.outputs)
     parts = [replace(part, heads=next(outputs, None)) if part.name == "heads" else part for part in parts]
     return DirectPath(float(value.detach()), ids, returned.detach(), capped, parts)
@@ -264,9 +275,10 @@ class _Pass:
                     return self._constant(given, bias), False
         return given, True
 
-    def parts_to(self, value: Tensor) -> list[PathPart]:
-        """Return all parts with the gradient of `value`. Raises Unsupported if some heads have no direct path to it."""
-        found = torch.autograd.grad(value, [leaf.tensor for leaf in self._leaves], allow_unused=True)
+    def parts_to(self, value: Tensor, keep: bool) -> list[PathPart]:
+        """Return all parts with the gradient of `value`, and `keep` the graph or free it. Raises Unsupported if some heads have no direct path to it."""
+        tensors = [leaf.tensor for leaf in self._leaves]
+        found = torch.autograd.grad(value, tensors, allow_unused=True, retain_graph=keep)
         lost = {leaf.part.name for leaf, grad in zip(self._leaves, found, strict=True) if grad is None}
         if lost & {"heads", "embedding"}:
             raise Unsupported(NO_PATH, pointer="/model")
@@ -274,6 +286,11 @@ class _Pass:
         return [
             replace(one.part, gradient=one.part.gradient if grad is None else _own(grad, one)) for one, grad in pairs
         ]
+
+    @property
+    def written(self) -> Written:
+        """What the heads of each site wrote, with the tensor on which the output depends."""
+        return [(leaf.tensor, leaf.part.values) for leaf in self._leaves if leaf.part.name == "heads"]
 
     # -- hooks ----------------------------------------------------------------------------------------------------------------------------
 

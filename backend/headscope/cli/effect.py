@@ -65,9 +65,10 @@ def _print_heads(e: headscope.Effect, top: int) -> None:
     """Print the target, one line per head, largest effect first, and for contributions one line per part of the sum."""
     click.echo(f"{e.model}: {e.method['name']} of every head; the target, {e.target}, is {e.target.value:.3f} logits")
     strongest = e.sources is not None or e.maps is not None
-    rows = [[name, format_number(value), *_source(e, name)] for name, value in e.top(top)]
+    rows = [[name, format_number(value), *_source(e, name), *_writes(e, name)] for name, value in e.top(top)]
+    columns = [*(["through"] if strongest else []), *(["raises", "lowers"] if e.writes else [])]
     click.echo()
-    print_table(rows, ["head", "logits", *(["through"] if strongest else [])], [1])
+    print_table(rows, ["head", "logits", *columns], [1])
     if e.completeness_error is not None:
         click.echo(f"\nlargest completeness error of a layer: {np.abs(e.completeness_error).max():.2g} logits")
     if e.together is not None:
@@ -89,9 +90,25 @@ def _print_together(e: headscope.Effect) -> None:
     print_table(rows[:5], ["before", "p", "after", "p"], [1, 3])
 
 
+def _place(e: headscope.Effect, name: str) -> tuple[int, int]:
+    """Return the places of a head along axes L and H."""
+    layer, head = map(int, name.split("."))
+    return e.layers.index(layer), e.heads.index(head)
+
+
+def _writes(e: headscope.Effect, name: str) -> list[str]:
+    """Return the tokens that a head raises most and those that it lowers most, strongest first, if they were asked for."""
+    if e.writes is None:
+        return []
+    layer, head = _place(e, name)
+    found, count = e.writes[layer][head], e.method["writes"]
+    sides = found[:count], found[::-1][:count]
+    return [" ".join(f"{one.text!r} {one.logit:+.2f}" for one in side) for side in sides]
+
+
 def _source(e: headscope.Effect, name: str) -> list[str]:
     """Return the token through which a head has most of its effect, if heads are split by token, or the query and the key, if they have maps."""
-    layer, head = (axis.index(int(one)) for axis, one in zip((e.layers, e.heads), name.split("."), strict=True))
+    layer, head = _place(e, name)
     if e.maps is not None:
         row, key = np.unravel_index(np.abs(e.maps[layer, head]).argmax(), e.maps.shape[2:])
         return [f"{e.tokens[row].text} → {e.key_tokens[key].text} {e.maps[layer, head, row, key]:+.3f}"]

@@ -13,10 +13,16 @@ from .base import EffectMethod, EffectParams
 
 
 class ContributionParams(EffectParams):
-    """Whether heads are split."""
+    """Whether heads are split by token, and which other logits are reported."""
 
     sources: bool = Field(
         default=False, description="Also split the contribution of every head among the tokens that it attends to."
+    )
+    writes: int = Field(
+        default=0,
+        ge=0,
+        le=100,
+        description="Also report this many tokens, or classes, whose logits every head raises most, and as many that it lowers most: the logit lens of its output.",
     )
 
 

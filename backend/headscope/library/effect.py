@@ -39,9 +39,10 @@ def effect(
     `target` is a token or a class, by its text (" Paris", with its space) or its number; a pair of them, for the difference of their logits; by default the
     model's own choice. `position` is the token at which the model predicts, counted from 0, or from the end if negative: by default the last one of a causal
     model or a decoder, and the mask token of a masked one. `method` is "contribution", what a head writes on the direct path, whose parameter `sources`
-    splits that by token; or "ablation", by how much the target falls without the head, whose parameter `how` is "mean" or "zero"; or
-    "patching", how much of the target's difference to another text the head carries, whose parameter `direction` is "denoise" or "noise"; or
-    "attribution-patching", an estimate of one of these from a gradient, whose parameter `of` names the effect; or "gradient-attention", a map of every head:
+    splits that by token, and whose `writes` names the logits that the head raises and lowers most; or "ablation", by how much the target falls without the
+    head, whose parameter `how` is "mean" or "zero"; or "patching", how much of the target's difference to another text the head carries, whose parameter
+    `direction` is "denoise" or "noise"; or "attribution-patching", an estimate of one of these from a gradient, whose parameter `of` names the effect;
+    or "gradient-attention", a map of every head:
     each attention weight times the gradient of the target there, whose parameter `sign` is "keep", "clamp" or "drop"; or
     "integrated-gradients", the same with the mean gradient at `steps` places on the path from no attention in a layer to all of it; or
     "alti-logit", contributions by token of the input. `against` is the other

@@ -33,6 +33,14 @@ class PredictionSchema(Strict):
     probability: float | None
 
 
+class WrittenLogitSchema(Strict):
+    """A token, or class, and what a head adds to its logit."""
+
+    id: int
+    text: str
+    logit: float
+
+
 class TogetherSchema(Strict):
     """What happens when several heads are replaced at once: the effect, and the most likely tokens before and after in the text that is changed."""
 
@@ -69,6 +77,12 @@ class EffectResult(Strict):
     sources: Annotated[
         list[list[list[float | None]]] | None,
         Field(description="[L][H][K], the parts of `effects` that each token gives, if they were asked for."),
+    ]
+    writes: Annotated[
+        list[list[list[WrittenLogitSchema]]] | None,
+        Field(
+            description="[L][H][N], the logits that each head raises and lowers most, if they were asked for, largest first."
+        ),
     ]
     parts: Annotated[
         dict[str, list[Any]],

@@ -1,0 +1,56 @@
+"""What each head adds to logits on the direct path, while its graph is in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+MOST_NUMBERS = 2**24  # of logits at once
+
+# For each layer, the tensor on which logits depend, and what the heads wrote there, [Q, H, D].
+Written = list[tuple[Tensor, Tensor]]
+# (logits [vocabulary] or [classes], what was written, size of the tensor of which these logits are a row) -> something for the heads of each layer
+LogitReader = Callable[[Tensor, Written, int], Sequence[Any]]
+
+
+@dataclass(frozen=True)
+class ExtremeLogits:
+    """The logits that each head raises and lowers most, by what it adds to them: ids and values [H, N], largest first."""
+
+    ids: Tensor
+    values: Tensor
+
+
+def extreme_logits(logits: Tensor, written: Written, size: int, *, count: int) -> list[ExtremeLogits]:
+    """Return the `count` logits that each head raises most and the `count` that it lowers most, or all of them if there are no more.
+
+    The path is linear, so its product with a vector is the gradient of its gradient.
+    """
+    along = torch.zeros_like(logits, requires_grad=True)
+    slopes = torch.autograd.grad(logits, [tensor for tensor, _ in written], along, create_graph=True)
+    return [
+        _extremes(_products(slope.reshape(own.shape) * own, along, size), count)
+        for slope, (_, own) in zip(slopes, written, strict=True)
+    ]
+
+
+def _products(terms: Tensor, along: Tensor, size: int) -> Tensor:
+    """Return the gradient of the sum of each head's terms [Q, H, D] with respect to `along` [V]: [H, V], some heads at a time."""
+    sums = terms.sum((0, 2))
+    units = torch.eye(len(sums), dtype=sums.dtype, device=sums.device)
+    parts = torch.split(units, max(1, MOST_NUMBERS // size))
+    found = [torch.autograd.grad(sums, along, part, retain_graph=True, is_grads_batched=True)[0] for part in parts]
+    return torch.cat(found)
+
+
+def _extremes(products: Tensor, count: int) -> ExtremeLogits:
+    """[H, V] -> the largest and the smallest of every row."""
+    if products.shape[-1] <= 2 * count:
+        values, ids = products.sort(descending=True)
+        return ExtremeLogits(ids, values)
+    (most, high), (least, low) = (products.topk(count, largest=largest) for largest in (True, False))
+    return ExtremeLogits(torch.cat([high, low.flip(-1)], -1), torch.cat([most, least.flip(-1)], -1))
