@@ -79,7 +79,7 @@ bench: system $(VENV)/.serve $(VENV)/.test $(VENV)/.bench $(PAGE)
 	$(BIN)/python -m benchmarks $(ARGS)
 
 # ARGS names models, as folders or on the hub; without it, all that come without a hub.
-proof: $(VENV)/.serve $(VENV)/.proof
+proof: $(VENV)/.serve $(VENV)/.proof build/transformer-lens-4
 	$(BIN)/python -m benchmarks.proof $(ARGS)
 
 docs: $(VENV)/.serve $(VENV)/.docs
@@ -146,6 +146,10 @@ frontend/node_modules/.package-lock.json: frontend/package.json frontend/package
 $(PAGE): $(shell find frontend/src -type f ! -name schema.ts) frontend/index.html frontend/vite.config.ts | frontend/node_modules/.package-lock.json
 	$(NPM) run build
 	@touch $@
+
+# Its bridge; forward passes of its own has only version 3, which is in the environment.
+build/transformer-lens-4: | $(VENV)/.tools
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --target $@ "transformer-lens>=4.3,<5"
 
 clean:
 	rm -rf $(VENV) frontend/node_modules frontend/dist site

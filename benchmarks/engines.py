@@ -1,8 +1,8 @@
 """What other engines read from a model: python -m benchmarks.engines ENGINE FOLDER INPUTS OUT
 
 INPUTS are lists of token ids, as JSON. OUT becomes a .npz with `weights` [L, H, Q, K], `outputs` [L, H, Q, D], the heads' outputs before the output projection, and
-`logits` [Q, V] if the model has a language head, and from TransformerLens's own decoders `contributions` [L, H],
-each with the number of the input. The exit status is 3, with a sentence, for a model that the engine does not read.
+`logits` [Q, V] if the model has a language head, and from decoders that TransformerLens reads `contributions` [L, H],
+each with the number of the input, and `version`. The exit status is 3, with a sentence, for a model that the engine does not read.
 
 TransformerLens's own classes compute the forward pass by code of their own; its bridge, nnsight and interp-engine read the modules of transformers, under its eager
 attention.
@@ -15,6 +15,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -71,11 +72,11 @@ def transformer_lens(folder: Path, inputs: list[Tensor]) -> list[Reading]:
             model.load_and_process_state_dict(
                 state, fold_ln=False, center_writing_weights=False, center_unembed=False, fold_value_biases=False
             )
-    return [_cached(model, ids, settings.n_layers, config, decomposed=not bert) for ids in inputs]
+    return [_cached(model, ids, settings.n_layers, config) for ids in inputs]
 
 
 def bridge(folder: Path, inputs: list[Tensor]) -> list[Reading]:
-    """Read with TransformerLens's bridge to the modules of transformers."""
+    """Read with the bridge of TransformerLens 4 to the modules of transformers."""
     from transformer_lens.model_bridge import TransformerBridge
 
     config = AutoConfig.from_pretrained(folder)
@@ -86,13 +87,13 @@ def bridge(folder: Path, inputs: list[Tensor]) -> list[Reading]:
     return [_cached(model, ids, config.num_hidden_layers, config) for ids in inputs]
 
 
-def _cached(model: Any, ids: Tensor, layers: int, config: Any, decomposed: bool = False) -> Reading:
+def _cached(model: Any, ids: Tensor, layers: int, config: Any) -> Reading:
     logits, cache = model.run_with_cache(ids)
     blocks = range(layers)
     weights = torch.stack([cache[f"blocks.{block}.attn.hook_pattern"][0] for block in blocks])
     outputs = torch.stack([cache[f"blocks.{block}.attn.hook_z"][0] for block in blocks])  # [L, Q, H, D]
     contributions = None
-    if decomposed:
+    if config.model_type in DECODERS:
         heads = cache.stack_head_results(pos_slice=-1)  # [L H, 1, d]
         normed = cache.apply_ln_to_stack(heads, pos_slice=-1)[:, 0] * model.ln_final.w
         contributions = (normed @ model.W_U[:, logits[0, -1].argmax()]).reshape(layers, -1)
@@ -159,7 +160,7 @@ def _has_head(config: Any) -> bool:
     return config.architectures[0].endswith(("LMHeadModel", "ForCausalLM", "ForMaskedLM"))
 
 
-# By the name of the package, whose version the table gives.
+# With the package, whose version the table gives.
 ENGINES: dict[str, tuple[str, Callable[[Path, list[Tensor]], list[Reading]]]] = {
     "TransformerLens": ("transformer-lens", transformer_lens),
     "TransformerLens bridge": ("transformer-lens", bridge),
@@ -178,6 +179,7 @@ def main(engine: str, folder: str, inputs: str, out: str) -> int:
         return UNREAD
     np.savez(
         out,
+        version=version(ENGINES[engine][0]),
         **{
             f"{part}-{number}": value.float().numpy()
             for number, reading in enumerate(readings)

@@ -17,7 +17,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +36,8 @@ from .engines import ENGINES, UNREAD, Reading
 
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = ROOT / "docs" / "measured" / "proof.json"
+# TransformerLens 4, beside the version 3 of the environment.
+BRIDGE = ROOT / "build" / "transformer-lens-4"
 TEXTS = (
     "The keys to the old cabinet are on the table, and the book that she wrote is not.",
     "When Mary and John went to the store, John gave a drink to Mary; when Mary and John went to the store, John gave a drink to",
@@ -115,11 +116,11 @@ def compare(name: str, source: str, texts: tuple[str, ...]) -> Iterator[tuple[st
     revision = model.source.revision if model.source.hub else _digest(folder)
     inputs = [[token.id for token in model.encode(text).tokens] for text in texts]
     ours = [_read(model, ids) for ids in inputs]
-    for engine, (package, _) in ENGINES.items():
-        key = f"{name}, {engine}"
-        row = {"model": name, "revision": revision, "engine": f"{engine} {version(package)}"}
-        if theirs := _ask(engine, folder, inputs):
-            yield key, row | _largest([_difference(*pair) for pair in zip(ours, theirs, strict=True)])
+    for engine in ENGINES:
+        version, theirs = _ask(engine, folder, inputs)
+        if theirs:
+            row = {"model": name, "revision": revision, "engine": f"{engine} {version}"}
+            yield f"{name}, {engine}", row | _largest([_difference(*pair) for pair in zip(ours, theirs, strict=True)])
 
 
 def _read(model: Model, ids: list[int]) -> Reading:
@@ -144,20 +145,24 @@ def _read(model: Model, ids: list[int]) -> Reading:
     return Reading(stack(weights), stack(outputs), logits, contributions)
 
 
-def _ask(engine: str, folder: Path, inputs: list[list[int]]) -> list[Reading]:
-    """Return what the engine reads, in a process of its own, because engines change torch and transformers when they are imported; nothing if it does not read the model."""
+def _ask(engine: str, folder: Path, inputs: list[list[int]]) -> tuple[str, list[Reading]]:
+    """Return the version of the engine and what it reads, nothing if it does not read the model.
+
+    In a process of its own, because engines change torch and transformers when they are imported.
+    """
     with tempfile.TemporaryDirectory() as place:
         out = Path(place) / "readings.npz"
         command = [sys.executable, "-m", "benchmarks.engines", engine, str(folder), json.dumps(inputs), str(out)]
-        offline = {**os.environ, "HF_HUB_OFFLINE": "1"}
-        done = subprocess.run(command, cwd=ROOT, env=offline, capture_output=True, text=True)
+        path = str(BRIDGE) if engine == "TransformerLens bridge" else ""
+        environment = {**os.environ, "HF_HUB_OFFLINE": "1", "PYTHONPATH": path}
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
         if done.returncode == UNREAD:
             print(f"{engine}: {done.stdout.strip()}")
-            return []
+            return "", []
         if done.returncode:
             raise SystemExit(f"{engine} failed with {folder}:\n{done.stderr}")
         with np.load(out) as found:
-            return [
+            return str(found["version"]), [
                 Reading(
                     *(
                         torch.from_numpy(found[name]) if (name := f"{part}-{number}") in found else None
