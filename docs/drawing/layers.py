@@ -39,6 +39,18 @@ def draw_rollout(a: Any) -> Figure:
     )
 
 
+def draw_norm_rollout(a: Any) -> Figure:
+    """Value-weighted rollout after the first and the last layer, beside the rollout after the last."""
+    shares, last = a.maps["norm-rollout"][:, 0], len(a.maps["norm-rollout"]) - 1
+    maps = (
+        ("value-weighted", "after layer 0", shares[0]),
+        ("value-weighted", f"after layer {last}", shares[last]),
+        ("rollout", f"after layer {last}", a.maps["rollout"][last, 0]),
+    )
+    foot = f"{len(a.tokens)} tokens"
+    return panels("Value-weighted rollout of MiniLM after its first and last layer", a, maps, foot, one_scale=False)
+
+
 def draw_alti(a: Any) -> Figure:
     """ALTI after the first and the last layer, beside the rollout after the last."""
     shares, last = a.maps["alti"][:, 0], len(a.maps["alti"]) - 1
@@ -64,6 +76,7 @@ def draw_value_zeroing(a: Any, layer: int = 3) -> Figure:
 PICTURES: dict[str, Callable[[], Figure]] = {
     "norm-residual": lambda: draw_norm_residual(samples.layers()),
     "rollout": lambda: draw_rollout(samples.layers()),
+    "norm-rollout": lambda: draw_norm_rollout(samples.layers()),
     "alti": lambda: draw_alti(samples.layers()),
     "value-zeroing": lambda: draw_value_zeroing(samples.layers()),
 }

@@ -51,7 +51,9 @@ def middle() -> Any:
 @cache
 def layers() -> Any:
     """The same sentence, with the lenses of whole layers."""
-    return analysed(MIDDLE, ("weights", "norm-residual", "rollout", "alti", "value-zeroing"), ("mixing_ratio",))
+    return analysed(
+        MIDDLE, ("weights", "norm-residual", "rollout", "norm-rollout", "alti", "value-zeroing"), ("mixing_ratio",)
+    )
 
 
 @cache

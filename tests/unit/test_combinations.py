@@ -125,7 +125,7 @@ def expected(model: Model, request: AnalysisRequest, lenses: list[str]) -> tuple
         for lens in lenses:
             if lens in DEFINED:
                 here = DEFINED[lens](layers[-1])
-                joined = lens in ("rollout", "alti") and maps[lens]
+                joined = lens in ("rollout", "norm-rollout", "alti") and maps[lens]
                 maps[lens].append((here[0] @ maps[lens][-1][0])[None] if joined else here)
 
     with model.using("float64"):
@@ -170,6 +170,7 @@ DEFINED: dict[str, Callable[[Layer], Array]] = {
     "effective-published": lambda layer: published(weights_of(layer), layer.padded_values.double().numpy()),
     "norm-residual": lambda layer: np.linalg.norm(added(layer), axis=-1)[None],
     "rollout": mixed,
+    "norm-rollout": lambda layer: shares(np.linalg.norm(added(layer), axis=-1))[None],
     "alti": lambda layer: shares(nearer(layer))[None],
     "value-zeroing": lambda layer: shares(turned(layer))[None],
 }

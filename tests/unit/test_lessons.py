@@ -108,6 +108,13 @@ def test_rollout(read: Callable[..., headscope.Analysis]) -> None:
     assert 0.4 < maps[-1, :, 0].mean() < 0.5
 
 
+def test_norm_rollout(read: Callable[..., headscope.Analysis]) -> None:
+    maps = read("Two banks").maps
+    own = [diagonal(map_).mean() for map_ in maps["norm-rollout"][:, 0]]
+    assert own == sorted(own, reverse=True)
+    assert maps["norm-rollout"][:, 0, :, 0].mean(-1).max() < 0.1
+
+
 def test_alti(read: Callable[..., headscope.Analysis]) -> None:
     maps = read("Two banks").maps
     assert round(100 * maps["weights"][3].mean(0)[:, 0].mean()) == 41

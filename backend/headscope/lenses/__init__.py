@@ -11,6 +11,7 @@ from .jump_map import JUMP_MAP
 from .max_entropy import MAX_ENTROPY
 from .norm import NORM
 from .norm_residual import NORM_RESIDUAL
+from .norm_rollout import NORM_ROLLOUT
 from .null import NULL
 from .rollout import ROLLOUT
 from .value_zeroing import VALUE_ZEROING
@@ -28,6 +29,7 @@ LENSES: dict[str, Lens] = {
         NORM,
         NORM_RESIDUAL,
         ROLLOUT,
+        NORM_ROLLOUT,
         ALTI,
         VALUE_ZEROING,
         JUMP_MAP,

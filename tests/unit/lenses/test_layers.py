@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from headscope.core.attention import Layer, Reading, Stream
 from headscope.core.declarations import NoParams
 from headscope.errors import Unsupported
-from headscope.lenses import _contributions, alti, norm_residual, rollout, value_zeroing
+from headscope.lenses import _contributions, alti, norm_residual, norm_rollout, rollout, value_zeroing
 from headscope.lenses._joined import join
 from headscope.lenses.base import Lens
 
@@ -157,6 +157,34 @@ def test_rollout_refuses_shares_out_of_bounds(residual: float) -> None:
     """Nothing but the residual connection is no rollout."""
     with pytest.raises(ValueError, match="residual"):
         rollout.RolloutParams(residual=residual)
+
+
+# Value-weighted rollout
+
+
+@few
+@given(shapes())
+def test_value_weighted_rollout_multiplies_shares_of_norms(shape: Shape) -> None:
+    """R_l = S_l R_{l-1} with S the norms over their row; rows sum to 1, or are undefined from the layer on that has nothing to share."""
+    layers = [random_layer(shape, index) for index in range(3)]
+    expected: list[NDArray[Any]] = []
+    for layer in layers:
+        here = shares(np.linalg.norm(added(layer), axis=-1))
+        expected.append(here @ expected[-1] if expected else here)
+    for found, one in zip(joined(norm_rollout.NORM_ROLLOUT, layers, NoParams()), expected, strict=True):
+        clear = ~np.isnan(one).any(-1)
+        np.testing.assert_allclose(found[0][clear], one[clear], atol=1e-9)
+        np.testing.assert_allclose(found[0][clear].sum(-1), 1, atol=1e-9)
+        assert shape.rule == "all" or not found.nan_to_num().triu(1).any()
+
+
+def test_value_weighted_rollout_leaves_out_tokens_without_values() -> None:
+    """A token whose values are 0 gives nothing to any other one, whatever its weight."""
+    layer = random_layer(replace(SMALL, rule="all", norm=None))
+    shared = norm_rollout.read(layer, NoParams()).map[0]
+    assert (layer.weights[:, :-1, -1] > 0).all()
+    assert not shared[:-1, -1].any()
+    assert shared[-1, -1] > 0
 
 
 # ALTI

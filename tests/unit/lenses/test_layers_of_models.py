@@ -372,6 +372,15 @@ def test_rollout(tiny: Model, parts: list[Parts], dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
+def test_value_weighted_rollout(tiny: Model, parts: list[Parts], dtype: str) -> None:
+    """Products of the norms of what tokens add to each other, over their row."""
+    norms = [np.linalg.norm(vectors(part)[0], axis=-1) for part in parts]
+    shares = [rows / rows.sum(-1, keepdims=True) for rows in norms]
+    found = read(tiny, "norm-rollout", dtype).maps["norm-rollout"]
+    np.testing.assert_allclose(found[:, 0], product(shares), atol=TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("rollout", [True, False])
 def test_alti(tiny: Model, parts: list[Parts], dtype: str, rollout: bool) -> None:
     """Shares of the distances that tokens close, joined or not."""
@@ -418,7 +427,7 @@ def test_value_zeroing(tiny: Model, turned: list[NDArray[Any]], dtype: str, roll
     np.testing.assert_allclose(found[:, 0], product(turned) if rollout else turned, atol=TOLERANCE[dtype])
 
 
-@pytest.mark.parametrize("lens", ["norm-residual", "rollout", "alti", "value-zeroing"])
+@pytest.mark.parametrize("lens", ["norm-residual", "rollout", "norm-rollout", "alti", "value-zeroing"])
 def test_chosen_layers_and_heads(tiny: Model, lens: str) -> None:
     """A choice of layers shows the same maps; a choice of heads changes nothing, since all heads are one map."""
     whole = read(tiny, lens).maps[lens]
@@ -427,7 +436,7 @@ def test_chosen_layers_and_heads(tiny: Model, lens: str) -> None:
     np.testing.assert_array_equal(some[0], whole[2])
 
 
-@pytest.mark.parametrize("lens", ["norm-residual", "rollout", "alti", "value-zeroing"])
+@pytest.mark.parametrize("lens", ["norm-residual", "rollout", "norm-rollout", "alti", "value-zeroing"])
 def test_one_token(tiny: Model, lens: str) -> None:
     """A token alone has all the shares."""
     found = headscope.analyze(tiny, token_ids=[7], lenses=(lens,), measures=()).maps[lens]

@@ -109,6 +109,14 @@ const LESSONS: readonly Lesson[] = [
     'Multiplying the maps of all layers estimates where information came from, if every layer kept half of each token. That half is an assumption, and [CLS] collects attention that has no effect.',
   ),
   lesson(
+    'norm-rollout',
+    BANKS,
+    '5.0',
+    'Six layers, by length',
+    'Go down the layers: the diagonal fades as in rollout, but the column of [CLS] stays below a tenth.',
+    'As rollout, with the lengths of vectors instead of weights: they say how much arrives from [CLS], and how much a token keeps of itself.',
+  ),
+  lesson(
     'alti',
     BANKS,
     '3.0',
