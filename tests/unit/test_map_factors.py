@@ -135,8 +135,10 @@ def test_a_bias_is_described_briefly(kind: str, stored: str) -> None:
 def test_a_mask_is_described_briefly() -> None:
     """By a rule where one gives the same keys."""
     back = np.arange(9)[:, None] - np.arange(9)
-    rules = [Visible.of(mask).rule for mask in (back > -9, back >= 0, (back >= 0) & (back < 3), np.abs(back) < 3)]
-    assert rules == ["all", "prefix", "window", "mask"]
+    masks = (back > -9, back >= 0, (back >= 0) & (back < 3), np.abs(back) < 3, np.abs(back) != 3)
+    rules = ["all", "prefix", "interval", "interval", "mask"]
+    assert [Visible.of(mask).rule for mask in masks] == rules
+    assert [visible(Keys.of(torch.from_numpy(mask))).rule for mask in masks] == rules
 
 
 @pytest.mark.parametrize("rule", ["all", "prefix"])
@@ -228,7 +230,7 @@ def test_tiles_of_models_with_terms(name: str) -> None:
     terms = [layer.terms for layer in layers if layer.terms is not None]
     assert len(terms) == len(layers)
     assert {(term.softcap is not None, term.sink is not None) for term in terms} == {(name != "sinks", name == "sinks")}
-    assert {visible(layer.keys).rule for layer in layers} == {"prefix", "window"}
+    assert {visible(layer.keys).rule for layer in layers} == {"prefix", "interval"}
 
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])

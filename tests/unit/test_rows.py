@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,7 +14,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch.utils._python_dispatch import TorchDispatchMode
-from transformers import Aimv2TextConfig, Aimv2TextModel, GPT2Config, GPT2Model, T5Config, T5ForConditionalGeneration
+from transformers import (
+    Aimv2TextConfig,
+    Aimv2TextModel,
+    GPT2Config,
+    GPT2Model,
+    Llama4TextConfig,
+    Llama4TextModel,
+    MistralConfig,
+    MistralModel,
+    ModernBertConfig,
+    ModernBertModel,
+    T5Config,
+    T5ForConditionalGeneration,
+)
+from transformers.masking_utils import eager_mask
 
 import headscope
 from headscope import LENSES, MEASURES, Model
@@ -165,6 +180,49 @@ def test_omitted_masks(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_allclose(maps["weights"], torch.cat(expected), atol=1e-5)
 
 
+SHAPE = {
+    "vocab_size": 100,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 32,
+}
+GROUPED = {**SHAPE, "num_key_value_heads": 2, "head_dim": 8}
+LOCAL: dict[str, Any] = {
+    "windows": lambda: MistralModel(MistralConfig(**GROUPED, sliding_window=9)),
+    "windows on both sides": lambda: ModernBertModel(ModernBertConfig(**SHAPE, local_attention=12, pad_token_id=0)),
+    "chunks": lambda: Llama4TextModel(
+        Llama4TextConfig(**GROUPED, intermediate_size_mlp=32, attention_chunk_size=7, no_rope_layers=[1, 1], num_local_experts=2)
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(LOCAL))
+def test_local_attention(name: str, rows: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Masks of windows and chunks are never made: weights are those of eager attention in float64, and measures those of whole maps."""
+    torch.manual_seed(0)
+    model = headscope.load(LOCAL[name]())
+    request = {
+        "token_ids": numbers(70),
+        "lenses": ["weights"],
+        "measures": ["entropy", "sink", "patterns", "head_roles"],
+    }
+    made: list[Any] = []
+    monkeypatch.setattr(
+        "headscope.capture.interface.eager_mask", lambda **how: made.append(eager_mask(**how)) or made[-1]
+    )
+    found = analyse(model, **request)
+    assert all(mask is None or mask.shape[-1] < 70 for mask in made)  # the probe is shorter
+    assert len(rows) >= 2
+    same(found, whole(model, **request))
+    module = copy.deepcopy(model.module).double()
+    module.set_attn_implementation("eager")
+    with torch.no_grad():
+        expected = torch.cat(module(torch.tensor([numbers(70)]), output_attentions=True).attentions)
+    np.testing.assert_allclose(found[1]["weights"], expected, atol=1e-5)
+    assert (expected[-1] == 0).double().mean() > 0.7
+
+
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
 def test_two_stacks(kind: str, rows: list[int]) -> None:
     """Queries and keys of different texts, and relative positions."""
@@ -261,10 +319,25 @@ def test_thumbnails(queries: int, keys: int, tile: int, signed: bool, causal: bo
     assert torch.equal(pooled.cells(), pool(maps, tile, signed))
 
 
-def test_nothing_has_the_size_of_a_map() -> None:
+LARGE: dict[str, tuple[Any, list[str], list[str]]] = {
+    "causal": (
+        lambda: GPT2Model(GPT2Config(vocab_size=100, n_positions=2000, n_embd=16, n_layer=1, n_head=2)),
+        LENS_NAMES,
+        MEASURE_NAMES,
+    ),
+    "windows": (
+        lambda: MistralModel(MistralConfig(**GROUPED | {"num_hidden_layers": 1}, sliding_window=300)),
+        ["weights"],
+        ["entropy", "patterns", "sink", "head_roles"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(LARGE))
+def test_nothing_has_the_size_of_a_map(name: str) -> None:
     """Neither the pass nor what reads it holds as many numbers as a head's map has entries, at default settings."""
     torch.manual_seed(0)
-    config = GPT2Config(vocab_size=100, n_positions=2000, n_embd=16, n_layer=1, n_head=2)
+    make, lenses, measures = LARGE[name]
     largest: dict[str, int] = {}
 
     class Sizes(TorchDispatchMode):
@@ -275,14 +348,15 @@ def test_nothing_has_the_size_of_a_map() -> None:
                     largest[str(func)] = max(largest.get(str(func), 0), one.untyped_storage().nbytes())
             return found
 
-    model = headscope.load(GPT2Model(config))
-    body = {"model": "tiny", "lenses": LENS_NAMES, "measures": MEASURE_NAMES, "token_ids": numbers(2000)}
+    model = headscope.load(make())
+    analyse(model, token_ids=numbers(20), lenses=lenses, measures=measures)  # makes the tables of classes
+    body = {"model": "tiny", "lenses": lenses, "measures": measures, "token_ids": numbers(2000)}
     request = AnalysisRequest.model_validate(body)
     kept = Kept()
     with Sizes():
         (outcome,) = pipeline.run_many(model, [AnalysisTask(request, kept, keep="factors")])
     assert isinstance(outcome, Result), outcome
-    assert kept.heads == 6
+    assert kept.heads == len(lenses) * model.facts.heads
     assert {name: size for name, size in largest.items() if size >= 2000 * 2000} == {}
 
 

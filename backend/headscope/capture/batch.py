@@ -195,7 +195,7 @@ class _Step:
             and self._layer is not None
             and query.element_size() >= 4
             and not self._site.follows
-            and self._layer.keys.mask is None
+            and self._layer.keys.rule != "mask"
         )
 
     def _defer(self, low: int, high: int) -> None:

@@ -194,7 +194,7 @@ def _matched(
         missing = {} if encoded.pixels is None and encoded.pictured is None else dict(IMAGE)
         if call.sink is not None:
             missing["distribution"] = "A learned sink takes a share of every row, so rows sum to less than 1."
-        if keys.rule == "mask":
+        if keys.rule in ("interval", "mask"):
             missing["bidirectional"] = "Its layers mask distant tokens."
         causal = keys.rule != "all" and kind != "cross" and not bool(keys.allowed(*ours.shape[1:]).triu(1).any())
         name = names.get(id(call.module))

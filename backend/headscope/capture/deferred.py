@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from ..core.attention import Layer
 from ..mechanisms.base import Pass, Scores
@@ -26,8 +27,8 @@ T = TypeVar("T")
 class DeferredWeights:
     """The weights of some heads of one input, whose mechanism leaves them alone.
 
-    `layer` has no weights, and its `output` [H, Q, D] is filled as these are computed. Its queries see all keys, or those up to themselves. values [H, K, D] are
-    those that each head reads, and `scores` do not know what the mask blocks.
+    `layer` has no weights, and its `output` [H, Q, D] is filled as these are computed. Its queries see all keys, those up to themselves, or intervals.
+    values [H, K, D] are those that each head reads, and `scores` do not know what the mask blocks.
     """
 
     def __init__(self, site: Site, layer: Layer, scores: Scores, values: Tensor, mask: Mask) -> None:
@@ -68,16 +69,22 @@ class DeferredWeights:
             deque(self.each(lambda rows: None), maxlen=0)
 
     def _read(self, queries: slice) -> Layer:
-        seen = self._layer.keys.extent(queries, self._values.shape[1])
-        blocked, count = None, queries.stop - queries.start
-        if self._layer.keys.rule == "prefix":  # all keys before the first of the queries are free
-            blocked = torch.ones(1, count, count, dtype=torch.bool).triu(1)
-        scores = self._scores.rows(queries, seen, blocked, queries.start)
+        keys, places = self._layer.keys, torch.arange(queries.start, queries.stop)
+        seen = slice(keys.start(queries), keys.extent(queries, self._values.shape[1]))
+        blocked, free = None, 0
+        if keys.rule == "prefix":  # all keys before the first of the queries are free
+            blocked, free = torch.ones(1, len(places), len(places), dtype=torch.bool).triu(1), queries.start
+        elif keys.rule == "interval":
+            blocked = ~keys.sees(places[:, None], torch.arange(seen.start, seen.stop))[None]
+        scores = self._scores.rows(queries, seen, blocked, free)
         logits = scores.logits(scores.products())
         weights = scores.softmax(logits)  # masks the logits in place
         output = self._layer.output[:, queries]
-        torch.matmul(weights, self._values[:, :seen], out=output)
+        torch.matmul(weights, self._values[:, seen], out=output)
         self._check(output)
+        if seen.start:  # no query sees the keys before
+            logits = pad(logits, (seen.start, 0), value=torch.finfo(logits.dtype).min)
+            weights = pad(weights, (seen.start, 0))
         return self._layer.rows(queries, weights, output, logits)
 
     def _check(self, output: Tensor) -> None:

@@ -37,7 +37,8 @@ class PassRecorder:
     ) -> None:
         modules, omits = _Modules(model.module), bool(getattr(model.module, "_supports_sdpa", False))
         causal = {id(modules[str(site.module)]): site.causal for site in sites.all} if omits else None
-        self.masks, self.size, self.home = Masks(causal), len(inputs), model.device
+        several = len(set(getattr(model.module, "hf_device_map", {}).values())) > 1
+        self.masks, self.size, self.home = Masks(causal, several), len(inputs), model.device
         self._on_batch = on_batch
         self._gates = GateReader(modules, sites.of(kind), self.size)
         self._recordings = [Recording(modules, sites, kind, one, row, self.size) for row, one in enumerate(inputs)]

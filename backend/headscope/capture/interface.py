@@ -14,14 +14,17 @@ from torch import Tensor
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask, sdpa_mask
 
-from ..core.attention import BLOCK_BYTES, Keys
+from ..core.attention import BLOCK_BYTES, Keys, interval_of
 from ..errors import Unsupported
 from ..mechanisms.base import Scores
 from ..models.modules import configured, evaluating
 
 NAME = "headscope"
-# Queries from which on causal masks are omitted.
+# Queries from which on masks are omitted whose queries see the prefix, or intervals.
 LONG = 1024
+# Entries of a mask computed at once to find these intervals.
+ENTRIES = 1024 * 1024
+PREFIX = Keys("prefix")
 # In the names of configurations of the parts of a model that read images.
 IMAGE_PARTS = ("vision", "vq", "vit", "perceiver")
 
@@ -147,26 +150,58 @@ PATCH = "headscope_patch"  # attribute of a module that calls the attention func
 class Masks:
     """The masks of a pass, the last few of which are cached: most layers share one. `causal` has, by id, whether each attention module was causal on the probe.
 
-    Without it no mask is omitted.
+    Without it no mask is omitted. Placeholders would be copied where a model is on `several` devices.
     """
 
-    def __init__(self, causal: Mapping[int, bool] | None = None) -> None:
-        self._known: list[tuple[Tensor | None, Tensor | None, bool, tuple[int, int], list[Mask]]] = []
+    def __init__(self, causal: Mapping[int, bool] | None = None, several: bool = False) -> None:
+        self._known: list[tuple[Tensor | None, Tensor | None, Keys | None, tuple[int, int], list[Mask]]] = []
         self._causal, self._omitted = causal or {}, set[tuple[int, int]]()
+        self._several = several
+        self._replaced: list[tuple[Tensor, Keys]] = []  # placeholders of masks, and what these let queries see
 
     def make(self, **options: Any) -> Tensor | None:
-        """Return the additive mask that a model asks for, None for a causal one of a long input: it would be larger than anything else of the pass."""
-        sides = options["q_length"], options["kv_length"]
-        long = sides[0] == sides[1] >= LONG and options.get("allow_is_causal_skip", False)
-        if self._causal and long and sdpa_mask(**{**options, "allow_is_bidirectional_skip": False}) is None:
-            self._omitted.add(sides)
-            return None
+        """Return the additive mask that a model asks for.
+
+        Of a long input it would be larger than anything else of the pass: None stands for a causal one, and a single number for one of windows or chunks.
+        """
+        sides, local = (options["q_length"], options["kv_length"]), options.get("local_size")
+        if self._causal and sides[0] == sides[1] >= LONG and not options.get("use_vmap", False):
+            windows = local is not None and local <= sides[1]
+            if windows and not self._several:
+                return self._replace(options)
+            skips = options.get("allow_is_causal_skip", False) and not windows
+            if skips and sdpa_mask(**{**options, "allow_is_bidirectional_skip": False}) is None:
+                self._omitted.add(sides)
+                return None
         made: Tensor | None = eager_mask(**options)
         return made
 
-    def is_causal(self, module: Any, sides: tuple[int, int]) -> bool:
-        """Return whether a call without a mask is causal: a mask of its size was omitted, and the module's was causal on the probe."""
-        return sides in self._omitted and self._causal.get(id(module), False)
+    def _replace(self, options: dict[str, Any]) -> Tensor | None:
+        """Return a placeholder if all inputs have one mask whose queries see intervals, else the mask itself."""
+        keys = _intervals(options)
+        if keys is None:
+            made: Tensor | None = eager_mask(**options)
+            return made
+        # It is only passed on. Where a model computes with it after all, what follows is no number either.
+        number = torch.full(
+            (1, 1, 1, 1), torch.nan, dtype=options.get("dtype", torch.float32), device=options["device"]
+        )
+        placeholder = number.expand(options["batch_size"], 1, options["q_length"], options["kv_length"])
+        self._replaced.append((placeholder, keys))
+        return placeholder
+
+    def omitted(self, module: Any, mask: Tensor | None, sides: tuple[int, int]) -> Keys | None:
+        """Return what a mask that was omitted lets the queries of a call see, None if the call has its mask.
+
+        A call without one is causal if a mask of its size was omitted, and the module's was causal on the probe.
+        """
+        if mask is None:
+            return PREFIX if sides in self._omitted and self._causal.get(id(module), False) else None
+        if not self._replaced:
+            return None
+        place = mask.untyped_storage().data_ptr()
+        found = (keys for one, keys in self._replaced if one.untyped_storage().data_ptr() == place)
+        return next(found, None)
 
     def read(
         self,
@@ -175,22 +210,22 @@ class Masks:
         sides: tuple[int, int],
         device: torch.device,
         size: int = 1,
-        causal: bool = False,
+        omitted: Keys | None = None,
     ) -> list[Mask]:
         """Return the mask of each of `size` inputs with Q queries and K keys.
 
-        `mask` [1 or B, 1 or H, Q, K] is additive or bool, None if all keys are seen, or those up to the query (`causal`); `bias`, of the same shape, is added.
+        `mask` [1 or B, 1 or H, Q, K] is additive or bool, None if it was `omitted`, or if all keys are seen; `bias`, of the same shape, is added.
         """
         for known_mask, known_bias, *which, found in self._known:
-            if known_mask is mask and known_bias is bias and which == [causal, sides]:
+            if known_mask is mask and known_bias is bias and which[0] is omitted and which[1] == sides:
                 return found
         found = list[Mask]()
         first = (_row(mask, 0), _row(bias, 0))
         for place in range(size):
             row = (_row(mask, place), _row(bias, place))
             same = bool(found) and all(map(_equal, row, first))
-            found.append(found[0] if same else _parse(*row, sides, device, causal))
-        self._known = [(mask, bias, causal, sides, found), *self._known[:3]]
+            found.append(found[0] if same else _parse(*row, sides, device, omitted))
+        self._known = [(mask, bias, omitted, sides, found), *self._known[:3]]
         return found
 
 
@@ -203,27 +238,40 @@ def _equal(one: Tensor | None, other: Tensor | None) -> bool:
     return one is other or (one is not None and other is not None and torch.equal(one, other))
 
 
+def _intervals(options: dict[str, Any]) -> Keys | None:
+    """Return the intervals of keys that queries see under a mask that a model asks for, computed some queries after others; None if it has others, or not one for all inputs."""
+    found = list[tuple[Tensor, Tensor]]()
+    queries, keys = options["q_length"], options["kv_length"]
+    step = max(1, ENTRIES // keys)
+    whole = {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
+    for low in range(0, queries, step):
+        place = {"q_length": min(step, queries - low), "q_offset": options.get("q_offset", 0) + low}
+        mask = sdpa_mask(**{**options, **place, **whole})[:, 0]
+        begin, end = interval_of(mask[0])
+        if bool((mask != mask[:1]).any()) or not torch.equal(mask[0].sum(-1), end - begin):
+            return None
+        found.append((begin, end))
+    begin, end = (torch.cat(part) for part in zip(*found, strict=True))
+    return Keys.within(begin, end, keys)
+
+
 def _parse(
-    mask: Tensor | None, bias: Tensor | None, sides: tuple[int, int], device: torch.device, causal: bool
+    mask: Tensor | None, bias: Tensor | None, sides: tuple[int, int], device: torch.device, omitted: Keys | None
 ) -> Mask:
     """Split the mask and bias [1 or H, Q, K] of one input."""
     keys = sides[1]
     added = None if bias is None or not bool(bias.any()) else bias[..., :keys].to(device)
     if mask is None:
-        return Mask(Keys("prefix" if causal else "all"), sides, added)
+        return Mask(omitted or Keys("all"), sides, added)
     allowed, rest = split_mask(mask[..., :keys].to(device))
     if bool((allowed != allowed[:1]).any()):
         raise Unsupported("Every head of this model has a mask of its own, which Headscope does not support.")
     allowed = allowed[:1]  # [1, Q, K]
     if rest is not None:
         added = rest if added is None else added + rest
-    if bool(allowed.all()):
-        return Mask(Keys("all"), sides, added)
     if not bool(allowed.any(-1).all()):
         raise Unsupported("Some tokens of this input may not attend to any token.")
-    square = allowed.shape[1] == allowed.shape[2]
-    prefix = square and torch.equal(allowed[0], torch.ones_like(allowed[0]).tril())
-    return Mask(Keys("prefix") if prefix else Keys("mask", allowed[0]), sides, added)
+    return Mask(Keys.of(allowed[0]), sides, added)
 
 
 def split_mask(mask: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -254,12 +302,13 @@ def attention(
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     s_aux = sinks if s_aux is None else s_aux
     recorder, sides = _recorder.get(), (query.shape[2], key.shape[2])
-    causal = attention_mask is None and recorder is not None and recorder.masks.is_causal(module, sides)
+    omitted = None if recorder is None else recorder.masks.omitted(module, attention_mask, sides)
+    attention_mask = attention_mask if omitted is None else None
     if indices is not None:
-        attention_mask = causal_mask(*sides, query.device) if causal else attention_mask
-        attention_mask, causal = _without_unselected(indices, attention_mask, key.shape[2]), False
+        attention_mask = attention_mask if omitted is None else whole_mask(omitted, sides, query.device)
+        attention_mask, omitted = _without_unselected(indices, attention_mask, key.shape[2]), None
     arguments = {"mask": attention_mask, "bias": position_bias, "scaling": scaling, "softcap": softcap, "sink": s_aux}
-    arguments["causal"] = causal
+    arguments["omitted"] = omitted
     if recorder is None:
         patch: ModuleAttention | None = getattr(module, PATCH, None)
         if patch is None:
@@ -277,14 +326,15 @@ def attention(
     device, home = query.device, recorder.home
     query, key, value = query.to(home), key.to(home), value.to(home)
     sink = None if s_aux is None else s_aux.to(home).reshape(query.shape[1], -1, 1)  # [H] -> [H, 1, 1]
-    masks = recorder.masks.read(attention_mask, position_bias, sides, home, recorder.size, causal)
+    masks = recorder.masks.read(attention_mask, position_bias, sides, home, recorder.size, omitted)
     call = AttentionCall(module, query, key, value, masks, float(scaling), softcap, sink)
     return recorder.attend(call).transpose(1, 2).contiguous().to(device), None  # [B, H, Q, D] -> [B, Q, H, D]
 
 
-def causal_mask(queries: int, keys: int, device: torch.device) -> Tensor:
-    """Return the mask [1, 1, Q, K] (bool) of queries that attend to the keys up to themselves."""
-    return torch.ones(1, 1, queries, keys, dtype=torch.bool, device=device).tril()
+def whole_mask(keys: Keys, sides: tuple[int, int], device: torch.device) -> Tensor:
+    """Return a mask that was omitted, [1, 1, Q, K] (bool)."""
+    with device:
+        return keys.allowed(*sides)[None, None]
 
 
 def _without_unselected(indices: Tensor, mask: Tensor | None, keys: int) -> Tensor:

@@ -16,7 +16,7 @@ from ..errors import HeadscopeError, NonFinite, Unsupported
 from ..mechanisms.base import Pass, Scores
 from ..models.tokens import Encoded
 from .affine import offset
-from .interface import AttentionCall, batch_scores, blocked_and_bias, causal_mask, for_each_head
+from .interface import AttentionCall, batch_scores, blocked_and_bias, for_each_head, whole_mask
 from .projection_factors import projection_factors
 from .sites import AttentionSites, Site, norm_at, query_key_weights, scaled_branch, split_projection
 from .trace import expanded, first_tensor
@@ -312,7 +312,8 @@ class Recording:
         target, outputs = self._replaying
         if module is target:
             return outputs.transpose(1, 2)  # [B, H, Q, D] -> [B, Q, H, D]
-        mask = causal_mask(query.shape[2], key.shape[2], query.device) if rest["causal"] else rest["mask"]
+        mask, omitted, sides = rest["mask"], rest["omitted"], (query.shape[2], key.shape[2])
+        mask = mask if omitted is None else whole_mask(omitted, sides, query.device)
         blocked, bias = blocked_and_bias(mask, rest["bias"], key.shape[2])
         weights = PLAIN.attend(batch_scores(0, query, key, rest, blocked, bias))
         return (weights @ for_each_head(value, query.shape[1])).transpose(1, 2)  # [B, H, Q, D] -> [B, Q, H, D]

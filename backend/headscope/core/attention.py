@@ -34,45 +34,80 @@ def required(value: T | None) -> T:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Which keys a query may attend to: all, the prefix up to itself (causal), or those that are True in `mask` [Q, K] (bool).
+    """Which keys a query may attend to: all, the prefix up to itself (causal), an interval of its own, or those that are True in `mask` [Q, K] (bool).
 
-    `first` is the number of the first of the queries, if the input has others before them.
+    `interval` has the first key of every query and the key after its last one, [Q] each: a sliding window, or a chunk. `first` is the number of the first of the
+    queries, if the input has others before them.
     """
 
-    rule: Literal["all", "prefix", "mask"]
+    rule: Literal["all", "prefix", "interval", "mask"]
     mask: Tensor | None = None
     first: int = 0
+    interval: tuple[Tensor, Tensor] | None = None
+
+    @classmethod
+    def of(cls, mask: Tensor) -> Keys:
+        """Describe a mask [Q, K] (bool) as briefly as possible; every query sees a key."""
+        found = cls.within(*interval_of(mask), mask.shape[1])
+        return found if torch.equal(found.allowed(*mask.shape), mask) else cls("mask", mask)
+
+    @classmethod
+    def within(cls, begin: Tensor, end: Tensor, keys: int) -> Keys:
+        """Describe the intervals from `begin` [Q] to before `end` [Q] as briefly as possible."""
+        queries = len(begin)
+        if not bool(begin.any()):
+            if bool((end == keys).all()):
+                return cls("all")
+            if queries == keys and torch.equal(end, torch.arange(1, queries + 1, device=end.device)):
+                return cls("prefix")
+        return cls("interval", interval=(begin, end))
 
     def counts(self, queries: int, keys: int) -> Tensor:
         """Return the number of allowed keys per query, [Q]."""
         if self.mask is not None:
             return self.mask.sum(-1)
+        if self.interval is not None:
+            return self.interval[1] - self.interval[0]
         if self.rule == "all":
             return torch.full((queries,), keys)
         return torch.arange(1, queries + 1) + self.first
 
     def allowed(self, queries: int, keys: int) -> Tensor:
         """Return the same as a mask [Q, K] (bool)."""
-        return self.sees(queries, torch.arange(keys)) if self.mask is None else self.mask
+        return self.sees(torch.arange(queries)[:, None], torch.arange(keys)) if self.mask is None else self.mask
 
-    def sees(self, queries: int, places: Tensor) -> Tensor:
-        """Return whether each query may attend to the keys `places` [P], [Q, P] (bool)."""
+    def sees(self, queries: Tensor, places: Tensor) -> Tensor:
+        """Return whether queries, counted from the first of them, may attend to the keys `places`, which are broadcast with them (bool)."""
         if self.mask is not None:
-            return self.mask[:, places]
-        if self.rule == "all":
-            return torch.ones(queries, len(places), dtype=torch.bool)
-        return places <= torch.arange(self.first, self.first + queries)[:, None]
+            return self.mask[queries, places]
+        if self.interval is not None:
+            begin, end = (one[queries] for one in self.interval)
+            return (places >= begin) & (places < end)
+        return places <= (torch.maximum(queries, places) if self.rule == "all" else queries + self.first)
 
     def extent(self, queries: slice, keys: int) -> int:
         """Return the number of keys beyond which none of these queries attends to any."""
         if self.mask is not None:
             return int(self.mask[queries].any(0).nonzero()[-1]) + 1
+        if self.interval is not None:
+            return int(self.interval[1][queries].max())
         return keys if self.rule == "all" else self.first + queries.stop
+
+    def start(self, queries: slice) -> int:
+        """Return the number of keys before the first one that any of these queries attends to."""
+        return 0 if self.interval is None else int(self.interval[0][queries].min())
 
     def cut(self, queries: slice, keys: int) -> Keys:
         """Return the same for some queries and the first `keys` keys, their extent."""
         mask = None if self.mask is None else self.mask[queries, :keys]
-        return Keys(self.rule, mask, self.first + queries.start)
+        interval = None if self.interval is None else (self.interval[0][queries], self.interval[1][queries])
+        return Keys(self.rule, mask, self.first + queries.start, interval)
+
+
+def interval_of(mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the first key that each query sees, and the one after the last, of a mask [Q, K] (bool)."""
+    seen = mask.byte()
+    return seen.argmax(-1), mask.shape[-1] - seen.flip(-1).argmax(-1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +226,7 @@ class Layer:
             has the score x query_weights turnⁿ key_weightsᵀ yᵀ, before scaling and without biases
     normalised    whether that score holds up to a positive factor of the query and one of the key
     padded_values [N, P, D]  values of all N heads of the layer, one per query head whatever `heads` are, with the input padded to P tokens at its end
-    scores  [H, Q, K]  what the weights are the softmax of, some finite number where they are 0; None where nothing needs it
+    scores  [H, Q, K]  what the weights are the softmax of, below every other number of the row where they are 0; None where nothing needs it
     terms         None where a mechanism computes weights in another way, and for several inputs
     inputs        the tokens of every input if the heads of several inputs follow one another; `axes` are then those of the first input
     `epsilon` is the machine epsilon of the arithmetic that computed them: it decides what counts as zero. `rounding` is by how much what a quantised model adds to

@@ -24,10 +24,11 @@ EVERY = slice(None)
 
 @dataclass(frozen=True, slots=True)
 class Visible:
-    """Which keys a query sees: all, those up to itself (prefix), the last `width` of those (window), or those that are True in `mask` [Q, K]."""
+    """Which keys a query sees: all, those up to itself (prefix), an interval from `begin` [Q] to before `end` [Q], or those that are True in `mask` [Q, K]."""
 
-    rule: Literal["all", "prefix", "window", "mask"] = "all"
-    width: int = 0
+    rule: Literal["all", "prefix", "interval", "mask"] = "all"
+    begin: Array | None = None
+    end: Array | None = None
     mask: Array | None = None
 
     @classmethod
@@ -35,11 +36,10 @@ class Visible:
         """Describe a mask [Q, K] (bool) as briefly as possible."""
         if mask.all():
             return cls()
-        if mask.shape[0] == mask.shape[1]:
-            width = int(mask[-1].sum())
-            for found in (cls("prefix"), cls("window", width)):
-                if np.array_equal(mask, found.tile(np.arange(len(mask)), np.arange(len(mask)))):
-                    return found
+        ends = mask.argmax(1), mask.shape[1] - mask[:, ::-1].argmax(1)
+        for found in (cls("prefix"), cls("interval", *(one.astype(np.int32) for one in ends))):
+            if np.array_equal(mask, found.tile(*(np.arange(side) for side in mask.shape))):
+                return found
         return cls("mask", mask=mask)
 
     def tile(self, rows: Array, columns: Array) -> Array:
@@ -47,12 +47,12 @@ class Visible:
         queries = rows[:, None]
         if self.mask is not None:
             seen: Array = self.mask[np.ix_(rows, columns)]
+        elif self.begin is not None and self.end is not None:
+            seen = (columns >= self.begin[rows, None]) & (columns < self.end[rows, None])
         elif self.rule == "all":
             seen = np.ones((len(rows), len(columns)), bool)
         else:
             seen = columns <= queries
-            if self.rule == "window":
-                seen &= columns > queries - self.width
         return seen
 
 

@@ -84,6 +84,8 @@ def visible(keys: Keys) -> Visible:
     """Describe which keys a query sees."""
     if keys.mask is not None:
         return Visible.of(keys.mask.cpu().numpy())
+    if keys.interval is not None:
+        return Visible("interval", *(one.int().cpu().numpy() for one in keys.interval))
     return Visible("all" if keys.rule == "all" else "prefix")
 
 

@@ -127,7 +127,7 @@ def effective_rows(layer: Layer, params: Any) -> EffectiveRows | CausalRows | No
     Raises Unsupported as the lens does.
     """
     require_precision(layer.values, layer.epsilon)
-    if layer.keys.mask is not None or layer.values.shape[1] <= layer.values.shape[2]:
+    if layer.keys.rule not in ("all", "prefix") or layer.values.shape[1] <= layer.values.shape[2]:
         return None
     if layer.keys.rule == "all":
         return EffectiveRows(layer)

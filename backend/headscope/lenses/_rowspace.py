@@ -41,8 +41,7 @@ def project(weights: Tensor, values: Tensor, output: Tensor, keys: Keys, epsilon
         return _project_all(weights, V, output, factorise(gram_matrix(V)), epsilon)
     if keys.rule == "prefix":
         return _project_prefix(weights, V, output, epsilon)
-    assert keys.mask is not None  # noqa: S101 - the type of Keys, not a check of input
-    return _project_rows(weights, V, output, keys.mask, epsilon)
+    return _project_rows(weights, V, output, keys.allowed(*weights.shape[1:]), epsilon)
 
 
 def require_precision(values: Tensor, epsilon: float) -> None:

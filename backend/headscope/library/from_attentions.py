@@ -220,7 +220,7 @@ def _keys(weights: Tensor, causal: bool | None) -> Keys:
         return Keys("all")
     prefix = after <= 0
     if torch.equal(window, seen) and not torch.equal(window, window.new_ones(window.shape).tril()):
-        return Keys("mask", window)
+        return Keys.of(window)
     return Keys("prefix" if prefix else "all")
 
 

@@ -163,7 +163,7 @@ def _sums(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Patt
         rows = rows / rest.masked_fill(rest == 0, 1)[..., None]
         rows[..., 0] = 0
         judged = active
-        counts = counts - (1 if layer.keys.mask is None else layer.keys.mask[:, 0].long())
+        counts = counts - layer.keys.sees(torch.arange(rows.shape[1]), torch.tensor(0)).long()
     # Among equal weights a special token wins, then the first key.
     most, best = rows.max(-1)  # [H, Q]
     upon = _upon(rows, tokens.special)
@@ -227,7 +227,7 @@ def diagonals(layer: Layer, tokens: TokenMasks, rows: Tensor, best: Tensor) -> t
     queries = torch.arange(count)
     places = layer.keys.first + queries + torch.tensor(OFFSETS)[:, None]  # [O, Q]: the key at each offset of each query
     safe = places.clamp(0, keys - 1)
-    free = (places == safe) & ~tokens.taken[:, safe] & _visible(layer, queries, safe)
+    free = (places == safe) & ~tokens.taken[:, safe] & layer.keys.sees(queries, safe)
     # [H, Q, K] -> [H, Q K], whose entry (q, k) is at q K + k -> [H, O Q] -> [H, O, Q]
     entries = rows.flatten(1).index_select(1, (queries * keys + safe).flatten()).view(-1, *safe.shape)
     hits = (best[:, None] == places) & free
@@ -248,13 +248,6 @@ def diagonal(masses: Tensor, hits: Tensor, numbers: Tensor, judged: Tensor) -> d
     offset = offsets[place].float().masked_fill(empty | (mass == 0), torch.nan)
     found = {"diagonal": mass, "diagonal_argmax": share, "band": masses[:, offsets.abs() <= 1].sum(-1) / judged}
     return {name: score.masked_fill(empty, torch.nan) for name, score in found.items()} | {"offset": offset}
-
-
-def _visible(layer: Layer, queries: Tensor, places: Tensor) -> Tensor:
-    """Return whether queries [Q], counted from the first of them, may attend to the keys `places` [O, Q]."""
-    if layer.keys.mask is not None:
-        return layer.keys.mask[queries, places]
-    return places <= layer.keys.first + queries if layer.keys.rule == "prefix" else places >= 0
 
 
 def block(layer: Layer, tokens: TokenMasks, rows: Tensor, judged: Tensor) -> tuple[Tensor, Tensor]:

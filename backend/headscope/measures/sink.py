@@ -48,7 +48,9 @@ def _received(layer: Layer, lens: str, readings: Mapping[str, Reading], params: 
     rows, there = clean(readings[lens])
     places = _places(layer, params)
     within = places.clamp_max(rows.shape[2] - 1)
-    seen = there[..., None] & layer.keys.sees(rows.shape[1], within) & (places == within)  # [H, Q, P]
+    seen = (
+        there[..., None] & layer.keys.sees(torch.arange(rows.shape[1])[:, None], within) & (places == within)
+    )  # [H, Q, P]
     return rows[..., within].masked_fill(~seen, torch.nan)
 
 

@@ -37,8 +37,8 @@ class Scores:
     sink: Tensor | None
     free: int = 0
 
-    def rows(self, queries: slice, keys: int, blocked: Tensor | None, free: int) -> Scores:
-        """Return the scores of some queries with the first `keys` keys; of those from `free` on, they are `blocked` [1 or H, R, keys - free] from some.
+    def rows(self, queries: slice, keys: slice, blocked: Tensor | None, free: int) -> Scores:
+        """Return the scores of some queries with some keys; of those from the `free`-th on, they are `blocked` [1 or H, R, K - free] from some.
 
         A factor that changes no digits, such as 1/8, is applied to the queries, which are fewer numbers than their products.
         """
@@ -47,9 +47,9 @@ class Scores:
         return replace(
             self,
             query=self.query[:, queries] * self.scaling if exact else self.query[:, queries],
-            key=self.key[:, :keys],
+            key=self.key[:, keys],
             scaling=1.0 if exact else self.scaling,
-            bias=None if bias is None else bias[:, queries, :keys],
+            bias=None if bias is None else bias[:, queries, keys],
             blocked=blocked,
             sink=sink if sink is None or sink.shape[1] == 1 else sink[:, queries],
             free=free,
