@@ -28,6 +28,7 @@ from headscope.analysis.effect_request import EffectRequest
 from headscope.analysis.request import AnalysisRequest
 from headscope.api import openapi, problems
 from headscope.api.middleware import security
+from headscope.batteries import BATTERIES
 from headscope.cli import main as cli
 from headscope.models.support import READ
 from headscope.settings import GIB, Settings
@@ -252,6 +253,12 @@ def signature(name: str) -> str:
     return f"```text\nheadscope.{name}(\n{body}\n) -> {returns}\n```\n\n{doc}"
 
 
+def batteries() -> str:
+    """Return a table of the batteries."""
+    rows = [(f"`{one.name}`", one.doc, one.not_, one.citation) for one in BATTERIES.values()]
+    return table(("battery", "what it is", "what it is not", "source"), rows)
+
+
 def _architectures() -> dict[str, Any]:
     record: dict[str, Any] = json.loads((DOCS / "reference" / "architectures.json").read_text("utf-8"))
     return record
@@ -311,6 +318,7 @@ def _listed(names: list[str]) -> str:
 
 
 PARTS: dict[str, Callable[..., str]] = {
+    "batteries": batteries,
     "architectures": architectures,
     "not-equal": not_equal,
     "not-swept": not_swept,

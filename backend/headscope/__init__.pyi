@@ -1,5 +1,6 @@
 from . import errors as errors
 from ._version import __version__ as __version__
+from .batteries import BATTERIES as BATTERIES
 from .effects import EFFECTS as EFFECTS
 from .figures import FIGURES as FIGURES
 from .figures.studies import STUDY_FIGURES as STUDY_FIGURES
@@ -13,6 +14,8 @@ from .library.compare import compare as compare
 from .library.effect import Effect as Effect
 from .library.effect import effect as effect
 from .library.from_attentions import from_attentions as from_attentions
+from .library.head_scores import HeadScores as HeadScores
+from .library.head_scores import head_scores as head_scores
 from .library.notebook import show as show
 from .library.study import Study as Study
 from .library.training import attend_by as attend_by

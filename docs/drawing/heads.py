@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+import headscope
+
 from . import samples
 from .figure import Figure, coloured
 from .samples import columns
@@ -188,7 +190,23 @@ def draw_token_norms(a: Any) -> Figure:
     return figure
 
 
+def draw_head_scores() -> Figure:
+    """The scores of a small GPT in three batteries, with the best head's control."""
+    found = headscope.head_scores(headscope.load("twin-gpt-softmax"), prompts=5)
+    figure = Figure(760, 262, "Scores of all heads of a small GPT in three batteries")
+    for x, name in zip((30, 280, 530), ("previous-token", "induction", "s-inhibition"), strict=True):
+        head, score, control = found.top(name, 1)[0]
+        figure.text(x, 14, name, bold=True)
+        grid(figure, x, 38, found.scores[name], 1.0, 22)
+        figure.text(x, 190, f"best: head {head}, {score:.2f}", size=11, colour="muted")
+        figure.text(x, 206, f"its control: {control:.2f}", size=11, colour="muted")
+    figure.text(30, 238, "share of attention on right keys; layers down, heads across", size=11, colour="muted")
+    figure.legend(490, 230, 1.0, signed=False)
+    return figure
+
+
 PICTURES: dict[str, Callable[[], Figure]] = {
+    "head-scores": draw_head_scores,
     "patterns": lambda: draw_patterns(samples.middle()),
     "special_tokens": lambda: draw_special_tokens(samples.middle()),
     "token_types": lambda: draw_token_types(samples.tagged()),

@@ -120,6 +120,21 @@ def test_analyze_as_json_and_to_a_file(home: Path, models: Path, tmp_path: Path)
     assert [token.text for token in opened.tokens] == [token["text"] for token in document["tokens"]]
 
 
+def test_head_scores_of_batteries(home: Path, models: Path) -> None:
+    """As the library computes them, best heads first; and as JSON."""
+    given = ["head-scores", "-m", str(models / "gpt2"), "--prompts", "2", "-b", "induction", "-b", "previous-token"]
+    ended = run(home, *given, "--top", "2", models=models)
+    assert ended.returncode == 0, ended.stderr
+    found = headscope.head_scores(models / "gpt2", ["induction", "previous-token"], prompts=2)
+    head, *lines = ended.stdout.splitlines()
+    assert head.split() == ["battery", "head", "score", "control"]
+    expected = [[name, *one[:1], *(f"{x:.3f}" for x in one[1:])] for name in found.scores for one in found.top(name, 2)]
+    assert [line.split() for line in lines] == expected
+    document = json.loads(run(home, *given, "--json", models=models).stdout)
+    assert np.allclose(document["scores"]["induction"], found.scores["induction"], atol=1e-6)
+    refusal(run(home, "head-scores", "-m", "minilm"), "unsupported")
+
+
 def test_effect_prints_heads_and_what_they_sum_to(home: Path, models: Path) -> None:
     """Largest first, as the library computes them; by token, and without each head."""
     given = ["effect", "The cat sat.", "-m", str(models / "gpt2"), "--target", " cat", "--minus", " mat"]
@@ -142,6 +157,9 @@ def test_effect_prints_heads_and_what_they_sum_to(home: Path, models: Path) -> N
     _, _, head, first, *_ = run(home, *given, "--method", "gradient-attention", models=models).stdout.splitlines()
     assert head.split() == ["head", "logits", "through"]
     assert " → " in first
+    _, _, head, first, *_ = run(home, *given, "--method", "contribution:writes=2", models=models).stdout.splitlines()
+    assert head.split() == ["head", "logits", "raises", "lowers"]
+    assert first.count("+") >= 2
     several = ["--method", '{"name": "ablation", "heads": ["0.1", "1.2"]}']
     lines = run(home, *given, *several, models=models).stdout.splitlines()
     assert any(line.startswith("0.1, 1.2 together: ") for line in lines)

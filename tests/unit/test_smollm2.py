@@ -119,6 +119,21 @@ def test_known_facts_on_random_sequences(model: Model) -> None:
     assert first[11] < 0.1
 
 
+def test_batteries_find_the_known_heads(model: Model) -> None:
+    """Those of the test before, with controls near chance."""
+    found = headscope.head_scores(model, ["previous-token", "induction"], prompts=4)
+    best = {name: {head: score for head, score, _ in found.top(name, 4)} for name in found.scores}
+    assert next(iter(best["induction"])) == "18.6"
+    assert {*best["induction"]} == {"18.6", "17.3", "17.4", "17.5"}
+    assert {*[*best["previous-token"]][:2]} == {"16.0", "11.1"}
+    assert min(best["induction"].values()) > 0.5
+    assert best["previous-token"]["11.1"] > 0.8
+    for name, heads in best.items():
+        for head in heads:
+            layer, number = map(int, head.split("."))
+            assert found.controls[name][layer, number] < 0.05
+
+
 def test_what_the_examples_of_the_page_say(model: Model) -> None:
     """The heads that the page opens do what it says, on its text."""
     source = (Path(__file__).parents[2] / "frontend" / "src" / "lib" / "text" / "examples.ts").read_text()

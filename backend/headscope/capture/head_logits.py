@@ -38,6 +38,18 @@ def extreme_logits(logits: Tensor, written: Written, size: int, *, count: int) -
     ]
 
 
+def chosen_logits(logits: Tensor, written: Written, size: int, *, ids: Sequence[int]) -> list[Tensor]:
+    """Return what each head adds to the logits `ids`, [H, N]."""
+    chosen = logits[list(ids)]
+    units = torch.eye(len(ids), dtype=logits.dtype, device=logits.device)
+    tensors = [tensor for tensor, _ in written]
+    slopes = torch.autograd.grad(chosen, tensors, units, is_grads_batched=True)  # [N, ...] each
+    return [
+        (slope.reshape(len(ids), *own.shape) * own).sum((1, 3)).mT
+        for slope, (_, own) in zip(slopes, written, strict=True)
+    ]
+
+
 def _products(terms: Tensor, along: Tensor, size: int) -> Tensor:
     """Return the gradient of the sum of each head's terms [Q, H, D] with respect to `along` [V]: [H, V], some heads at a time."""
     sums = terms.sum((0, 2))

@@ -24,6 +24,10 @@ COMMANDS = {
         "effect",
         'Print what every head does to a prediction of TEXT ("-" reads standard input): to one logit, or to a difference.',
     ),
+    "head-scores": (
+        "head_scores",
+        "Test what every head is for, such as induction, on prompts made for the model.",
+    ),
     "lenses": ("methods", "List the lenses, with their parameters and defaults."),
     "measures": ("methods", "List the measures, with their parameters and defaults."),
     "mechanisms": ("methods", "List the mechanisms, with their parameters and defaults."),
@@ -50,7 +54,9 @@ class _LazyGroup(click.Group):
         if cmd_name in ("serve", "worker"):
             import_module("..settings", __package__).limit_blas()
         gc.disable()  # imports stay: there is no garbage among them
-        command: click.Command = getattr(import_module(f".{COMMANDS[cmd_name][0]}", __package__), cmd_name)
+        command: click.Command = getattr(
+            import_module(f".{COMMANDS[cmd_name][0]}", __package__), cmd_name.replace("-", "_")
+        )
         gc.freeze()
         gc.enable()
         return command
