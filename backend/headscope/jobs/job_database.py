@@ -78,8 +78,10 @@ class JobDatabase(TaskSending):
         asked = list(work)
         named = jobs.c.id.in_({one.id for one in asked})
         with self._database.change("promise") as connection:
-            connection.execute(jobs.delete().where(named, jobs.c.status.in_(TERMINAL)))
-            active = set(connection.execute(sa.select(jobs.c.id).where(named)).scalars())
+            found = connection.execute(sa.select(jobs.c.id, jobs.c.status).where(named)).all()
+            active = {row.id for row in found if row.status in ACTIVE}
+            if len(active) < len(found):
+                connection.execute(jobs.delete().where(named, jobs.c.status.in_(TERMINAL)))
             fresh = list({one.id: one for one in reversed(asked) if one.id not in active}.values())[::-1]
             if fresh:
                 self._insert(connection, fresh, batch, priority)
@@ -106,11 +108,12 @@ class JobDatabase(TaskSending):
         connection.execute(self._database.insert(owners).values(owner=owner).on_conflict_do_nothing())
 
     def _check(self, connection: sa.Connection, limits: Limits, names: Collection[str]) -> None:
-        count = sa.select(sa.func.count()).select_from(jobs).where(QUEUED)
-        checks = [(limits.total, count), *((limits.per_owner, count.where(jobs.c.owner == name)) for name in names)]
-        for most, number in checks:
-            if most is not None and connection.execute(number).scalar_one() > most:
-                raise queue_full(most, own=number is not count)
+        rows: list[Any] = list(connection.execute(LENGTHS)) if limits != NO_LIMITS else []
+        lengths: dict[str, int] = dict(rows)
+        if limits.total is not None and sum(lengths.values()) > limits.total:
+            raise queue_full(limits.total)
+        if limits.per_owner is not None and max(lengths.get(name, 0) for name in names) > limits.per_owner:
+            raise queue_full(limits.per_owner, own=True)
 
     def claim(
         self, worker: Worker, ends: Sequence[End] = (), *, task: str | None = None, downloads: bool | None = None
@@ -125,7 +128,7 @@ class JobDatabase(TaskSending):
             ends = ()
         which = {"task": task} if task is not None else {}
         head = _head(task is not None, downloads)
-        if not ends and not self._rows(head, which):
+        if task is None and not ends and not self._rows(head):  # looking without a change
             return []
         with self._database.change() as connection:
             for end in ends:
@@ -366,7 +369,8 @@ def _locked(connection: sa.Connection, id_: str) -> Any:
     return connection.execute(sa.select(jobs.c.status, jobs.c.run).where(jobs.c.id == id_).with_for_update()).first()
 
 
-# The statements of every run, built once.
+# The statements of every request and run, built once.
+LENGTHS = sa.select(jobs.c.owner, sa.func.count()).where(QUEUED).group_by(jobs.c.owner)
 GROUP = sa.select(jobs.c.id).where(jobs.c.task == sa.bindparam("task"), QUEUED).order_by(*ORDER)
 GROUP = GROUP.limit(sa.bindparam("most")).with_for_update(skip_locked=True)
 CLAIM = runs.insert().values(id=sa.bindparam("of"), worker=sa.bindparam("by"), seen=NOW).returning(runs.c.run)

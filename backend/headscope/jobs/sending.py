@@ -16,7 +16,9 @@ from .queries import QUEUED, JobQueries, next_turn
 # Most tasks of one owner that are at the broker and have not started.
 AHEAD = 4
 UNSENT = QUEUED & jobs.c.sent.is_(None)
-
+SENT_TASKS = sa.func.count(jobs.c.task.distinct())
+FULL = sa.select(jobs.c.owner).where(sa.text(SENT)).group_by(jobs.c.owner).having(SENT_TASKS >= AHEAD)
+LENGTHS = sa.select(jobs.c.queue, SENT_TASKS).where(sa.text(SENT)).group_by(jobs.c.queue)
 LATEST = sa.select(sa.func.max(owners.c.served) + 1).scalar_subquery()
 SERVE = owners.update().where(owners.c.owner == sa.bindparam("name")).values(served=LATEST)
 
@@ -35,29 +37,21 @@ class TaskSending(JobQueries):
 
     def choose(self, states: Collection[WorkerState]) -> list[TaskMessage]:
         """Mark the next tasks as sent and return them: owner after owner, up to AHEAD that have not started, to queues that these workers serve."""
-        unsent = UNSENT
+        unsent = UNSENT & jobs.c.owner.not_in(FULL)
         if all(state.worker.models for state in states):  # other models wait for their workers
             unsent &= jobs.c.model.in_(sorted({model for state in states for model in state.worker.models}))
-        with self._database.read() as connection:
-            if connection.execute(sa.select(jobs.c.id).where(unsent).limit(1)).first() is None:
-                return []
+        if not self._rows(sa.select(jobs.c.id).where(unsent).limit(1)):
+            return []
         messages = list[TaskMessage]()
         with self._database.change() as connection:
             self._database.take_turn(connection, "headscope outbox")
-            unstarted, lengths = Counter[str](), Counter[str]()
-            held = sa.select(jobs.c.owner, jobs.c.queue, sa.func.count(jobs.c.task.distinct())).where(sa.text(SENT))
-            for owner, queue, number in connection.execute(held.group_by(jobs.c.owner, jobs.c.queue)):
-                unstarted[owner] += number
-                lengths[queue] += number
-            while True:
-                full = [owner for owner, number in unstarted.items() if number >= AHEAD]
-                first = connection.execute(next_turn(unsent & jobs.c.owner.not_in(full))).first()
-                if first is None:
-                    return messages
+            rows: list[Any] = list(connection.execute(LENGTHS))
+            lengths = Counter[str](dict(rows))
+            while first := connection.execute(next_turn(unsent)).first():
                 messages.append(self._mark(connection, first, route(states, first.model, lengths)))
                 self._serve(connection, first.owner)
                 lengths[messages[-1].queue] += 1
-                unstarted[first.owner] += 1
+        return messages
 
     def _mark(self, connection: sa.Connection, first: Any, queue: str) -> TaskMessage:
         if first.kind == "chunk":

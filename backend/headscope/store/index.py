@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import sqlalchemy as sa
 
-from ..database import Database
+from ..database import NOW, Database
 from ..database.tables import results, stores
 from ..errors import DatabaseUnavailable, StorageFull, StoreUnavailable
 
@@ -65,18 +65,17 @@ class Index:
         if self._used:
             self._change(self._write_uses)
 
-    def _write_uses(self, database: Database, connection: sa.Connection) -> None:
+    def _write_uses(self, _: Database, connection: sa.Connection) -> None:
         used, self._used, self._written = self._used, set(), time.monotonic()
         if used:
-            now = database.now(connection)
-            connection.execute(results.update().where(self._mine, results.c.id.in_(used)).values(used=now))
+            connection.execute(results.update().where(self._mine, results.c.id.in_(used)).values(used=NOW))
 
     def add(self, id_: str, size: int, quota: int, used: float | None = None) -> list[str]:
         """Add an entry, used now unless a time is given; remove and return the least used others until all fit the quota."""
 
         def add(database: Database, connection: sa.Connection) -> list[str]:
             self._write_uses(database, connection)
-            at = database.now(connection) if used is None else used
+            at = NOW if used is None else used
             statement = database.insert(results).values(store=self._store, id=id_, bytes=size, used=at)
             new = statement.excluded
             later = sa.case((new.used > results.c.used, new.used), else_=results.c.used)
