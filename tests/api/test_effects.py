@@ -12,6 +12,8 @@ import pytest
 from safetensors.numpy import load
 
 import headscope
+from headscope.models.support import BEFORE_DECODER, NO_HEAD
+from headscope.server.effects import PLAIN
 from tests.api.users import Users
 from tests.support.cluster import both_deployments
 from tests.support.server import API, SLOW, Server, eventually
@@ -163,25 +165,29 @@ def test_bad_requests(server: Server) -> None:
         answer = server.post(body, f"/analyses/{id_}/effects")
         assert answer.json()["code"] == code, (body, answer.text)
         assert answer.json()["errors"][0]["pointer"] == pointer, (body, answer.text)
-    hopfield = analysed(server, mechanism="hopfield")
-    assert server.post({}, f"/analyses/{hopfield}/effects").json()["code"] == "unsupported"
+    for analysis, reason in (
+        (analysed(server, mechanism="hopfield"), PLAIN),
+        (analysed(server, model="bert"), NO_HEAD),
+        (analysed(server, model="t5", text_pair="Die Katze.", kind="encoder"), BEFORE_DECODER),
+    ):
+        answer = server.post({}, f"/analyses/{analysis}/effects").json()
+        assert (answer["code"], answer["detail"]) == ("unsupported", reason)
 
 
 def test_what_only_the_worker_knows(server: Server) -> None:
     """The effect fails with the reason, and with a pointer where a field of its request is wrong."""
-    id_, headless = analysed(server), analysed(server, model="bert")
-    for of, body, code, pointer in (
-        (id_, {"target": " Paris in spring"}, "invalid-request", "/target"),
-        (id_, {"target": 10**6}, "invalid-request", "/target"),
-        (id_, {"position": 99}, "invalid-request", "/position"),
-        (id_, {"method": "ablation", "heads": ["0.1", "7.0"]}, "invalid-request", "/heads"),
-        (id_, {"method": "patching", "against": "The cat."}, "invalid-request", "/against"),
-        (headless, {}, "unsupported", None),
+    id_ = analysed(server)
+    for body, pointer in (
+        ({"target": " Paris in spring"}, "/target"),
+        ({"target": 10**6}, "/target"),
+        ({"position": 99}, "/position"),
+        ({"method": "ablation", "heads": ["0.1", "7.0"]}, "/heads"),
+        ({"method": "patching", "against": "The cat."}, "/against"),
     ):
-        document = computed(server, of, **body)
+        document = computed(server, id_, **body)
         assert (document["status"], document["result"]) == ("failed", None), body
-        assert document["error"]["code"] == code, (body, document["error"])
-        assert [one["pointer"] for one in document["error"]["errors"]] == ([] if pointer is None else [pointer])
+        assert document["error"]["code"] == "invalid-request", (body, document["error"])
+        assert [one["pointer"] for one in document["error"]["errors"]] == [pointer]
 
 
 def test_an_unfinished_analysis_has_no_effects(server: Server) -> None:

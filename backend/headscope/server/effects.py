@@ -64,8 +64,11 @@ class Effects:
         return id_, False
 
     def _check(self, facts: Facts, analysis: Mapping[str, Any], request: EffectRequest) -> None:
-        """Raise Unsupported or BudgetExceeded for a method that this model or its input does not allow."""
+        """Raise Unsupported or BudgetExceeded for a model without predictions, and for a method that it or its input does not allow."""
         method, kind = EFFECTS[request.method.name], analysis["request"]["kind"]
+        silence = support.explain_silence(facts, kind)
+        if silence is not None:
+            raise Unsupported(silence)
         missing = support.find_missing(facts, kind)
         for need in method.needs:
             if need in missing:
