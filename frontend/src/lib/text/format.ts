@@ -64,11 +64,11 @@ export function cellPercent(share: number): string {
   return rounded === 100 && share < 1 ? '>99' : minus(String(rounded))
 }
 
-/** A number for a cell of three characters or little more. Only 0 is written as 0. */
+/** A number of three characters and its sign for a cell: `12`, `1.2` or `.12`. Only 0 is written as 0. */
 export function cellNumber(value: number): string {
   const size = Math.abs(value)
   if (size === 0 || size >= 9.95) return minus(value.toFixed(0))
-  if (size >= 0.095) return minus(value.toFixed(1))
+  if (size >= 0.995) return minus(value.toFixed(1))
   return size < 0.005 ? '\u22480' : minus(value.toFixed(2).replace('0.', '.'))
 }
 
