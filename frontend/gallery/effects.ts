@@ -1,6 +1,6 @@
 /** Effects of heads on a fixed prediction. */
-import type { Effects, Prediction } from '../src/lib/data/effects'
-import { perHead } from './source'
+import { type Effects, mapsName, type Prediction } from '../src/lib/data/effects'
+import { HEADS, LAYERS, perHead } from './source'
 
 const WORDS = [' water', ' bank', ' money', ' river', ' boats', ' town', ' year', ' people']
 const [FIRST, SECOND, ...REST] = WORDS
@@ -10,7 +10,7 @@ const predict = (words: readonly string[]): Prediction[] =>
   words.map((text, place) => ({ id: WORDS.indexOf(text), text, probability: 0.5 ** (place + 1) }))
 
 export const fixedEffects: Effects = {
-  async compute(_analysis, { target, heads }) {
+  async compute(analysis, { target, heads, method }) {
     const texts = target.length > 0 ? target.map((one) => WORDS[Number(one)]) : [FIRST]
     const before = predict(WORDS)
     return {
@@ -19,6 +19,10 @@ export const fixedEffects: Effects = {
       values: perHead(({ layer, head }) => ((layer * 7 + head * 5) % 13) / 8 - 0.75),
       together: heads ? { effect: 7, before, after: predict([SECOND, FIRST, ...REST]) } : null,
       baseline: null,
+      maps:
+        method.name === 'gradient-attention'
+          ? { name: mapsName(analysis, '1'), shape: [LAYERS, HEADS, 12, 12], subset: null }
+          : null,
     }
   },
 }

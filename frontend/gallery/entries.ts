@@ -95,6 +95,12 @@ export const ENTRIES: readonly Entry[] = [
     effects: true,
     fragment: 'model=gpt2&target=%5B0%2C1%5D&colour=effect.contribution&sort=effect&off=2.9+4.5',
   },
+  {
+    name: 'effect-map-12',
+    tokens: 12,
+    effects: true,
+    fragment: 'model=gpt2&target=%5B0%2C1%5D&lens=effect.gradient-attention&head=2.9',
+  },
   { name: 'sheet-of-keys', tokens: 12, press: '?' },
   { name: 'sheet-of-history', tokens: 12, press: 'h' },
   { name: 'sheet-of-examples', tokens: 12, press: 'e' },

@@ -10,6 +10,7 @@ import type {
   Run,
   Token,
 } from '../src/lib/data/analysis'
+import { isMapsName } from '../src/lib/data/effects'
 import { type HistoryItem, type Source, SourceError } from '../src/lib/data/source'
 import { type Matrix, maxMagnitude, type Tiles } from '../src/lib/maths/matrix'
 import { fixedComparisons } from './compare'
@@ -18,8 +19,8 @@ import { fixedPatches, fixedPicture } from './image'
 import { effectiveMap, jumped, leverageOf, weightsMap } from './maps'
 import { CLASSES, fixedClass, fixedHeadQueries } from './search'
 
-const LAYERS = 6
-const HEADS = 12
+export const LAYERS = 6
+export const HEADS = 12
 const HEAD_WIDTH = 32
 const SENTENCE = 'The boats lay by the river bank while the bank in town kept the money they had earned.'
 const WORDS = `${SENTENCE} It was late in the year and people asked where the water went.`.split(' ')
@@ -214,6 +215,12 @@ export const fixedCatalogue = {
       doc: 'How much of the difference of a target between two texts one head carries.',
       not: 'Not additive.',
     }),
+    declaration('gradient-attention', 'Gradient × attention', {
+      unit: 'logits',
+      axes: ['L', 'H', 'Q', 'K'],
+      doc: 'Each attention weight times the gradient of the target there.',
+      not: 'Not what happens without the weight.',
+    }),
   ],
 }
 
@@ -239,6 +246,8 @@ function tokensIn(request: Request): Token[] {
 
 const writtenIn = ({ generate }: Request) => Number(generate?.max_new_tokens ?? 0)
 
+const isSigned = (lens: string) => lens === 'effective' || isMapsName(lens)
+
 /** Requests are answered at once unless `delayMs` simulates a run. */
 export function fixedSource(delayMs = 0): Source {
   const requests = new Map<string, Request>()
@@ -248,7 +257,7 @@ export function fixedSource(delayMs = 0): Source {
     const plain = weightsMap(tokensOf(id), head)
     const weights = cut(request.mechanism.name === 'jump' ? jumped(plain) : plain, queriesOf(request).length)
     if (lens === 'max-entropy') return withGaps(weights, head)
-    return lens !== 'effective' ? weights : effectiveMap(weights, HEAD_WIDTH, head.layer * 31 + head.head)
+    return !isSigned(lens) ? weights : effectiveMap(weights, HEAD_WIDTH, head.layer * 31 + head.head)
   }
   return {
     figures: fixedFigures,
@@ -271,8 +280,7 @@ export function fixedSource(delayMs = 0): Source {
     cancel: async () => {},
     recent: async () => [...requests].map(([id, request]) => pastOf(id, request)).reverse(),
     analysis: async (id) => analysisOf(id, requests.get(id)!, tokensOf(id)),
-    grid: async (id, lens) =>
-      tilesOf(lens !== 'effective', lens === 'rollout' ? 1 : HEADS, (head) => mapOf(id, lens, head)),
+    grid: async (id, lens) => tilesOf(!isSigned(lens), lens === 'rollout' ? 1 : HEADS, (head) => mapOf(id, lens, head)),
     map: async (id, lens, head) => mapOf(id, lens, head),
     headQueries: fixedHeadQueries(HEADS, LAYERS),
     overview: async (id, measure) =>

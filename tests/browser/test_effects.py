@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from playwright.sync_api import Locator, expect
+from safetensors.numpy import load
 
 from headscope.effects import EFFECTS
 from tests.browser import axe
@@ -56,6 +57,28 @@ def short(value: float) -> str:
     """A number as the page writes it with two digits."""
     digits = 1 if abs(value) < 1e-3 else 2
     return np.format_float_positional(float(f"{value:.{digits}g}"), trim="-").replace("-", "\N{MINUS SIGN}")
+
+
+def map_of(server: Server, text: str, model: str, **request: Any) -> Any:
+    """Return the maps [L, H, Q, K] that the interface has of an effect."""
+    id_ = server.analyse(model=model, text=text, lenses=["weights"], measures=[], maps=False)["id"]
+    document = server.post(request, f"/analyses/{id_}/effects", headers={"Prefer": "wait=60"}).json()
+    return load(server.get(document["links"]["maps"].removeprefix("/api/v1")).content)["map"]
+
+
+def strongest(visit: Visit, expected: Any) -> None:
+    """The largest cell of the open head is this one, to the last bit."""
+    query, key = np.unravel_index(abs(expected).argmax(), expected.shape)
+    cells = visit.page.get_by_role("application", name=re.compile("^Cells of the heat map of")).first
+    cells.focus()
+    for step in ("Home", *("ArrowUp",) * len(expected), *("ArrowDown",) * int(query), *("ArrowRight",) * int(key)):
+        cells.press(step)
+
+    def read() -> float | None:
+        said = re.search(r"exactly ([\d.\N{MINUS SIGN}]+)", visit.page.locator("p.readout").inner_text())
+        return float(np.float32(said[1].replace("\N{MINUS SIGN}", "-"))) if said else None
+
+    comes_to(read, float(expected[query, key]))
 
 
 def correlation(one: list[list[float]], other: list[list[float]]) -> float:
@@ -102,7 +125,7 @@ def test_three_heads_flip_a_prediction(visits: Begin, server: Server, smollm2: s
     outcomes(visit).first.click()
     outcomes(visit).filter(has_text=" John").click()
     expect(page.get_by_text("+6.1 logits")).to_be_visible()
-    colour_by(visit, "contribution")
+    colour_by(visit, "direct contribution")
     target = {"target": [" Mary", " John"]}
     contributions = np.array(effect(server, TEXT, smollm2, **target)["effects"])
     raising = np.argsort(-contributions, axis=None)[:2]
@@ -146,8 +169,10 @@ def test_grids_are_those_of_the_interface(visits: Begin, server: Server, models:
     visit.open(address(model="writer", text=SHORT, head="1.2"))
     assert asked == []
     offered = page.get_by_role("combobox", name="colour by").locator("option[value^='effect.']")
-    declared = [[f"effect.{name}", method.doc] for name, method in EFFECTS.items()]
-    assert offered.evaluate_all("(all) => all.map(({ value, title }) => [value, title])") == declared
+    declared = [
+        [f"effect.{name}", method.title.lower(), method.doc] for name, method in EFFECTS.items() if name != "alti-logit"
+    ]
+    assert offered.evaluate_all("(all) => all.map(({ value, text, title }) => [value, text, title])") == declared
     page.keyboard.press("p")
     first, second = effect(server, SHORT, "writer")["predictions"][:2]
     expect(outcomes(visit).first).to_contain_text(f"{100 * first['probability']:.1f}")
@@ -191,8 +216,8 @@ def test_grids_are_those_of_the_interface(visits: Begin, server: Server, models:
     colour_by(visit, "ablation")
     expect(page.get_by_text(f"rank correlation with attribution patching {alike}", exact=True)).to_be_visible()
 
-    for name in ("gradient-attention", "integrated-gradients", "alti-logit"):
-        colour_by(visit, name.replace("-", " "))
+    for name in ("gradient-attention", "integrated-gradients"):
+        colour_by(visit, EFFECTS[name].title.lower())
         found = np.array(effect(server, SHORT, "writer", method=name, **target)["effects"])
         layer, head = np.unravel_index(abs(found).argmax(), found.shape)
         visit.head(int(layer), int(head)).click()
@@ -233,6 +258,51 @@ def test_grids_are_those_of_the_interface(visits: Begin, server: Server, models:
     expect(page.get_by_text(re.compile("^rank correlation with patching "))).to_be_visible()
 
 
+def test_maps_are_seen_like_those_of_a_lens(visits: Begin, server: Server, models: Path) -> None:
+    """Chosen as the lens or by a link: every cell of the interface, also as code, beside weights, and for another token and target."""
+    visit = visits(permissions=["clipboard-read", "clipboard-write"])
+    page = visit.page
+    visit.open(address(model="writer", text=SHORT, head="1.2", view="map"))
+    page.get_by_role("combobox", name="Lens").select_option(label="gradient × attention")
+    image = visit.image("Heat map of head 1.2")
+    described = re.compile(r"^Gradient × attention, .* exact \(float32\)\.$")
+    expect(image).to_have_accessible_description(described)
+    own = map_of(server, SHORT, "writer", method="gradient-attention")
+    strongest(visit, own[1, 2])
+    expect(page.get_by_role("main")).to_contain_text("logits, all heads")
+    script, command = copied(visit, "Python"), copied(visit, "curl")
+    names: dict[str, Any] = {}
+    exec(script.replace('"writer"', repr(str(models / "writer"))), names)
+    np.testing.assert_allclose(names["attention"], own[1, 2], atol=1e-6)
+    path = f"{sys.executable.rsplit('/', 1)[0]}:/usr/bin:/bin"
+    answer = subprocess.run(["bash", "-c", command], capture_output=True, check=True, env={"PATH": path})
+    np.testing.assert_allclose(np.squeeze(json.loads(answer.stdout)["map"]), own[1, 2], atol=1e-6)
+    axe.check(visit)
+
+    visit.tokens.nth(3).click()  # the prediction stays where it is
+    expect(page.get_by_role("heading", name="Next token after “.”")).to_be_visible()
+    page.get_by_role("button", name="after “on” instead").click()
+    expect(page.get_by_role("heading", name="Next token after “on”")).to_be_visible()
+    expect(page.locator(".outcomes.faint")).to_have_count(0)
+    outcomes(visit).nth(1).click()
+    second = effect(server, SHORT, "writer", position=3)["predictions"][1]
+    moved = map_of(server, SHORT, "writer", method="gradient-attention", position=3, target=second["id"])
+    expect(page.get_by_text(f"on “{second['text']}”")).to_be_visible()
+    strongest(visit, moved[1, 2])
+    page.get_by_role("combobox", name="Lens").select_option(label="integrated gradients")
+    integrated = map_of(server, SHORT, "writer", method="integrated-gradients", position=3, target=second["id"])
+    expect(image).to_have_accessible_description(re.compile("^Integrated gradients, .* exact"))
+    strongest(visit, integrated[1, 2])
+    page.get_by_role("group", name="Compare", exact=True).get_by_text("side by side").click()
+    expect(visit.image("Weights map of head 1.2")).to_be_visible()
+
+    linked = visits().open("#" + page.url.partition("#")[2])
+    strongest(linked, integrated[1, 2])
+    linked.page.get_by_role("button", name="Close predictions").click()
+    expect(linked.page.get_by_role("combobox", name="Lens")).to_have_value("weights")
+    expect(linked.page).not_to_have_url(re.compile("effect"))
+
+
 def test_masked_tokens_and_classes(visit: Visit, server: Server) -> None:
     """A masked model predicts in the place of the pinned or the masked token, a classifier for the whole text; heads are judged by either."""
     page = visit.page
@@ -246,7 +316,7 @@ def test_masked_tokens_and_classes(visit: Visit, server: Server) -> None:
     masked = effect(server, SHORT, "twin-reviews", (2,))
     expect(page.get_by_role("heading", name="Masked token in place of “[MASK]”")).to_be_visible()
     expect(outcomes(visit).first).to_contain_text(masked["predictions"][0]["text"])
-    colour_by(visit, "contribution")
+    colour_by(visit, "direct contribution")
     shows_effect(visit, 1, 2, masked["effects"][1][2])
 
     choose_model(visit, "twin-sst2-softmax")

@@ -1,8 +1,15 @@
 /** Effects over the REST interface: ask, then look until it has ended. */
 import { headName } from '../lib/data/analysis'
-import type { Effect, EffectRequest, Effects, Prediction } from '../lib/data/effects'
+import {
+  type Effect,
+  type EffectMaps,
+  type EffectRequest,
+  type Effects,
+  mapsName,
+  type Prediction,
+} from '../lib/data/effects'
 import { SourceError } from '../lib/data/source'
-import { scatter } from '../lib/data/subset'
+import { scatter, subsetOf } from '../lib/data/subset'
 import { call, getJson } from './http'
 import type { WireEffect } from './wire'
 
@@ -64,7 +71,8 @@ function bodyOf({ target, position, method, heads, against }: EffectRequest): ob
 const readPredictions = (wire: readonly WirePrediction[]): Prediction[] =>
   wire.map(({ id, text, probability }) => ({ id, text, probability: probability ?? Number.NaN }))
 
-function readEffect({ result, error }: WireEffect): Effect {
+function readEffect(document: WireEffect): Effect {
+  const { result, error } = document
   if (!result) {
     const { detail = '', code = 'cancelled', status = 409 } = error ?? {}
     throw new SourceError(detail || 'The computation was cancelled.', code, status)
@@ -81,5 +89,11 @@ function readEffect({ result, error }: WireEffect): Effect {
       after: readPredictions(together.after),
     },
     baseline: result.baseline,
+    maps: readMaps(document),
   }
+}
+
+function readMaps({ id, analysis, result }: WireEffect): EffectMaps | null {
+  if (!result?.shape) return null
+  return { name: mapsName(analysis, id), shape: result.shape, subset: subsetOf(result.layers, result.heads) }
 }

@@ -1,5 +1,6 @@
 /** The Source of the REST interface. */
 import type { Declaration, Head, Method, Model, Request } from '../lib/data/analysis'
+import { parseMapsName } from '../lib/data/effects'
 import { type Source, SourceError } from '../lib/data/source'
 import type { Matrix, Tiles } from '../lib/maths/matrix'
 import { readSafetensors, tensor } from '../lib/net/safetensors'
@@ -40,6 +41,12 @@ export function server(key = ''): Source {
     path(parts, key ? { ...query, share: key } : query)
   const of = (id: string, parts: string[] = [], query = {}) => at(['analyses', id, ...parts], query)
   const read = (wire: WireAnalysis) => readAnalysis(wire, PREFIX + of(wire.id, ['image']))
+
+  /** Where maps are read: those of a lens, or of an effect. */
+  function mapsOf(id: string, lens: string, query: Record<string, string | number>): string {
+    const found = parseMapsName(lens)
+    return found ? of(found.analysis, ['effects', found.effect, 'maps'], query) : of(id, ['maps', lens], query)
+  }
 
   async function models(): Promise<Model[]> {
     try {
@@ -110,16 +117,20 @@ export function server(key = ''): Source {
       return read(await getJson<WireAnalysis>(of(id), signal))
     },
 
-    async grid(id, lens, { without, side }, signal): Promise<Tiles> {
+    async grid(id, lens, { without, side, tokens }, signal): Promise<Tiles> {
+      if (parseMapsName(lens)) {
+        const query = { pool: Math.ceil(tokens / side), dtype: 'uint8' }
+        return readTiles(readSafetensors(await getBytes(mapsOf(id, lens, query), signal)), 'map')
+      }
       const query = without ? { tile: side, without: 'both' } : { tile: side }
       return readTiles(readSafetensors(await getBytes(of(id, ['grid', lens], query), signal)))
     },
 
-    map: (id, lens, head, signal) => readMap(of(id, ['maps', lens], single(head)), signal),
+    map: (id, lens, head, signal) => readMap(mapsOf(id, lens, single(head)), signal),
 
     async mapPart(id, lens, head, { pool, queries, keys }, signal) {
       const query = { ...single(head), query: queries.join(':'), key: keys.join(':'), pool }
-      const map = await readMap(of(id, ['maps', lens], query), signal)
+      const map = await readMap(mapsOf(id, lens, query), signal)
       return pool === 1 ? map : { ...map, exact: false, pool }
     },
 

@@ -136,7 +136,7 @@ export class Requests {
       if (writeMask(mask) !== writeMask(selection.mask)) selection.set({ mask: writeMask(mask) }, 'push')
       // Of the first text, the address says what is pinned.
       if (before && !asGiven && !hasSameTokens(before, this.#shown?.analysis))
-        selection.set({ pins: '', zoom: '' }, 'replace')
+        selection.set({ pins: '', zoom: '', at: '' }, 'replace')
     } else if (this.#asked === key) this.#asked = ''
     if (done && drawn.upload) this.#keepImage()
   }
@@ -167,7 +167,7 @@ export class Requests {
 
   removeImage = (): void => {
     this.#parts.drawn.upload = ''
-    this.choose({ image: '', tour: '', mask: '', pins: '', zoom: '' })
+    this.choose({ image: '', tour: '', mask: '', pins: '', zoom: '', at: '' })
   }
 
   /** Analyse the beginning of a text that was refused as too long. */

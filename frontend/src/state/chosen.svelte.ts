@@ -1,5 +1,6 @@
 /** What the selection amounts to, with what the server has: the model, its mechanism, and the lenses that it supports. */
 import type { Declaration, KindSupport, Method, Model, ModelKind, Reasons } from '../lib/data/analysis'
+import { hasMaps, methodOf } from '../lib/data/effects'
 import { resolveMechanism, trainedMechanism } from '../lib/data/mechanism'
 import { readParams } from '../lib/data/params'
 import { type Reads, readsOf } from './input'
@@ -42,8 +43,14 @@ export class Chosen {
     supported(this.session.catalogue?.measures, this.support?.measures),
   )
   readonly lens: string = $derived.by(() => this.#firstOf([this.selection.lens]) || (this.lenses[0]?.name ?? ''))
+  /** What the open head is seen through: the lens, or the maps of an effect. */
+  readonly seen: string = $derived.by(() => {
+    const method = methodOf(this.selection.lens)
+    const known = this.session.catalogue?.effects.some((item) => item.name === method && hasMaps(item))
+    return known ? this.selection.lens : this.lens
+  })
   readonly other: string = $derived.by(() =>
-    this.#firstOf([this.selection.other, ...BASE, ...this.lenses.map(({ name }) => name)], this.lens),
+    this.#firstOf([this.selection.other, ...BASE, ...this.lenses.map(({ name }) => name)], this.seen),
   )
 
   constructor(

@@ -95,7 +95,7 @@ export class Comparison {
   }
 
   wantLikeness(lens: string, otherLens: string): void {
-    if (!this.headByHead || !this.#here(lens, otherLens)) return
+    if (!this.headByHead || !this.compares(lens, otherLens)) return
     this.#want(`${lens} ${otherLens}`, ({ heads }) => heads(this.one.id, this.other.id, lens, otherLens))
   }
 
@@ -106,7 +106,7 @@ export class Comparison {
   }
 
   wantMatches(lens: string, head: Head): void {
-    if (this.refusal || !this.#here(lens, lens)) return
+    if (this.refusal || !this.compares(lens, lens)) return
     const at = this.#at(lens, head)
     this.#want(`${lens} ${headName(at)}`, ({ matches }) => matches(this.one.id, this.other.id, lens, at))
   }
@@ -116,9 +116,9 @@ export class Comparison {
     return { layer, head: this.one.maps[lens]?.by_layer ? 0 : head }
   }
 
-  /** Thumbnails are not compared. */
-  #here(lens: string, otherLens: string): boolean {
-    return this.one.maps[lens]?.stored !== false && this.other.maps[otherLens]?.stored !== false
+  /** Whether heads are compared: neither thumbnails nor maps of effects are. */
+  compares(lens: string, otherLens: string): boolean {
+    return this.one.maps[lens]?.stored === true && this.other.maps[otherLens]?.stored === true
   }
 
   #want(key: string, ask: (source: Comparisons) => Promise<Likeness>): void {

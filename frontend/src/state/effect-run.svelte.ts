@@ -9,9 +9,11 @@ export interface WantedEffect {
   id: string
   model: string
   request: EffectRequest
+  /** The input: effects of the same request on it are the same. */
+  about: string
 }
 
-type Compute = (wanted: WantedEffect, report: (done: number) => void, signal: AbortSignal) => Promise<Effect>
+export type Compute = (wanted: WantedEffect, report: (done: number) => void, signal: AbortSignal) => Promise<Effect>
 
 /** Answers that are kept, so that switching back takes no time. */
 const KEPT = 24
@@ -26,7 +28,10 @@ export class EffectRun {
   readonly #kept = new Map<string, Effect>()
   readonly #task
 
-  constructor(compute: Compute) {
+  constructor(
+    compute: Compute,
+    private readonly most = KEPT,
+  ) {
     this.#task = latest((signal, wanted: WantedEffect) => compute(wanted, (done) => (this.done = done), signal))
   }
 
@@ -69,7 +74,7 @@ export class EffectRun {
   #keep(wanted: WantedEffect, effect: Effect): void {
     this.#kept.set(wanted.key, effect)
     const [oldest] = this.#kept.keys()
-    if (this.#kept.size > KEPT) this.#kept.delete(oldest)
+    if (this.#kept.size > this.most) this.#kept.delete(oldest)
     this.found = { wanted, effect }
   }
 

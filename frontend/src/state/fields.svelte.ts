@@ -40,6 +40,12 @@ export const integer = (initial: string, low: number, high: number): Field<numbe
   return { initial, parse: (text) => Math.round(parse(text)) }
 }
 
+/** A token, counted from 0. */
+export const token = (): Field<number | undefined> => ({
+  initial: '',
+  parse: (text) => (/^\d{1,6}$/.test(text) ? Number(text) : undefined),
+})
+
 export const head = (): Field<Head | undefined> => ({ initial: '', parse: parseHead })
 
 /** Pinned tokens and a rectangle. */

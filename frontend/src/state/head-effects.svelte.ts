@@ -6,6 +6,7 @@ import {
   type EffectRequest,
   type Effects,
   effectNumber,
+  inputKey,
   methodOf,
   methodRequest,
   type Target,
@@ -17,10 +18,13 @@ import { headsOf } from '../lib/data/subset'
 import { sameHead } from '../lib/maths/merge'
 import { everyHead, headPoints, rankCorrelation } from '../lib/maths/scatter'
 import { NOT_SOFTMAX, PIN } from '../lib/text/effects'
-import { EffectRun, type WantedEffect } from './effect-run.svelte'
+import { EffectMap } from './effect-map.svelte'
+import { type Compute, EffectRun, type WantedEffect } from './effect-run.svelte'
 import type { Pointer } from './pointer.svelte'
 import type { Selection } from './selection.svelte'
 import type { Session } from './session.svelte'
+
+const isEffect = (colour: string) => methodOf(colour) !== undefined
 
 /** The numbers by which the grid is coloured. */
 interface EffectColours {
@@ -36,9 +40,11 @@ export class HeadEffects {
   readonly predicted: EffectRun
   readonly grid: EffectRun
   readonly without: EffectRun
+  /** The maps of an effect, chosen as the lens. */
+  readonly map: EffectMap
 
   readonly open: boolean = $derived.by(
-    () => this.able && (this.selection.predict || methodOf(this.selection.colour) !== undefined),
+    () => this.able && (this.selection.predict || [this.selection.colour, this.selection.lens].some(isEffect)),
   )
   readonly #analysis: Analysis | undefined = $derived.by(() => this.session.shown?.analysis)
   readonly predicts: Predicts | null = $derived.by(
@@ -57,52 +63,42 @@ export class HeadEffects {
     if (analysis.mechanism !== 'softmax') return NOT_SOFTMAX
     return this.position === undefined ? PIN : ''
   })
-  /** The token at which the model predicts: the pinned one, or else the last, or the masked one. Null for the whole input, undefined if there is none. */
+  /** The token at which the model predicts: the pinned one, or else the last, or the masked one. Null for the whole input, undefined if there is none. A pin in the map of an effect moves it only if it has no other place. */
   readonly position: number | null | undefined = $derived.by(() => {
     const analysis = this.#analysis
     if (!analysis || this.predicts === 'class') return null
-    const { queries } = this.pointer.pins
-    if (queries.length === 1) return queries[0]
-    if (this.predicts !== 'masked-token') return analysis.tokens.length - 1
-    const masked = analysis.tokens.flatMap(({ text, kind }, at) =>
-      kind === 'special' && /mask/i.test(text) ? [at] : [],
-    )
+    const { at } = this.selection
+    if (!this.map.method) return this.pinned ?? this.#ownPlace
+    return at !== undefined && at < analysis.tokens.length ? at : (this.#ownPlace ?? this.pinned)
+  })
+  /** Where the model predicts by itself. */
+  readonly #ownPlace: number | undefined = $derived.by(() => {
+    const { tokens = [] } = this.#analysis ?? {}
+    if (this.predicts !== 'masked-token') return tokens.length - 1
+    const masked = tokens.flatMap(({ text, kind }, at) => (kind === 'special' && /mask/i.test(text) ? [at] : []))
     return masked.length === 1 ? masked[0] : undefined
   })
   /** What effects of the analysis depend on, whatever it was read through. */
-  readonly #about: string = $derived.by(() => {
-    if (!this.#analysis) return ''
-    const { model, kind, mechanism, params, image, tokens, keyTokens } = this.#analysis
-    const ids = (of: Analysis['tokens']) => of.map(({ id }) => id)
-    return JSON.stringify([
-      model,
-      kind,
-      mechanism,
-      params,
-      image,
-      ids(tokens),
-      tokens === keyTokens ? 0 : ids(keyTokens),
-    ])
-  })
+  readonly about: string = $derived.by(() => (this.#analysis ? inputKey(this.#analysis) : ''))
   readonly wantedPrediction: WantedEffect | undefined = $derived.by(() =>
-    this.#wanted({ method: { name: 'contribution' } }),
+    this.want({ method: { name: 'contribution' } }),
   )
   readonly wantedGrid: WantedEffect | undefined = $derived.by(() => {
     const method = this.method(methodOf(this.selection.colour))
     if (method?.name === 'contribution') return this.wantedPrediction
     const request = method && methodRequest(method.name, this.selection, this.against)
-    return request && this.#wanted(request)
+    return request && this.want(request)
   })
   readonly wantedWithout: WantedEffect | undefined = $derived.by(() => {
     const { off, how } = this.selection
-    return off.length > 0 ? this.#wanted({ method: { name: 'ablation', how }, heads: off }) : undefined
+    return off.length > 0 ? this.want({ method: { name: 'ablation', how }, heads: off }) : undefined
   })
   /** The estimate of what the grid shows, or what it estimates, and Spearman's rank correlation of both; undefined unless both were computed. */
-  readonly agreement: { method: string; correlation: number } | undefined = $derived.by(() => {
+  readonly agreement: { method: Declaration; correlation: number } | undefined = $derived.by(() => {
     const [shown, analysis] = [this.grid.current(this.wantedGrid), this.#analysis]
-    const method = counterpartOf(methodOf(this.selection.colour) ?? '', this.against)
-    const request = method && methodRequest(method, this.selection, this.against)
-    const wanted = request && this.#wanted(request)
+    const method = this.method(counterpartOf(methodOf(this.selection.colour) ?? '', this.against))
+    const request = method && methodRequest(method.name, this.selection, this.against)
+    const wanted = request && this.want(request)
     const other = wanted && this.grid.kept(wanted.key)
     if (!method || !shown || !other || !analysis) return undefined
     const { points } = headPoints(shown.values, other.values, everyHead(analysis.layers, analysis.heads))
@@ -122,8 +118,7 @@ export class HeadEffects {
     private readonly session: Session,
     private readonly pointer: Pointer,
   ) {
-    const compute: ConstructorParameters<typeof EffectRun>[0] = ({ id, request }, report, signal) =>
-      this.source!.compute(id, request, report, signal)
+    const compute: Compute = ({ id, request }, report, signal) => this.source!.compute(id, request, report, signal)
     this.predicted = new EffectRun((wanted, report, signal) =>
       compute(wanted, report, signal).catch((error) => {
         // The parts of some models do not sum to their logits; they predict all the same.
@@ -138,11 +133,17 @@ export class HeadEffects {
     )
     this.grid = new EffectRun(compute)
     this.without = new EffectRun(compute)
+    this.map = new EffectMap(this, selection, compute)
   }
 
   /** The methods that the source has. */
   get methods(): readonly Declaration[] {
     return this.session.catalogue?.effects ?? []
+  }
+
+  /** Those that colour the grid: ALTI-Logit only splits contributions, so that its grid is that of contributions. */
+  get coloured(): readonly Declaration[] {
+    return this.methods.filter(({ name }) => name !== 'alti-logit')
   }
 
   /** Why there are no effects of this method; empty if there are. */
@@ -177,11 +178,11 @@ export class HeadEffects {
     return subset ? headsOf(subset, false)[0] : { layer: 0, head: 0 }
   }
 
-  #wanted(request: Pick<EffectRequest, 'method' | 'heads' | 'against'>): WantedEffect | undefined {
+  want(request: Pick<EffectRequest, 'method' | 'heads' | 'against'>): WantedEffect | undefined {
     const { id, model } = this.#analysis ?? {}
     if (!this.able || !id || !model || this.reason !== '' || this.position === undefined) return undefined
     const whole: EffectRequest = { target: this.selection.target, position: this.position, ...request }
-    return { id, model, request: whole, key: JSON.stringify([this.#about, whole]) }
+    return { id, model, request: whole, about: this.about, key: JSON.stringify([this.about, whole]) }
   }
 
   #colours(): EffectColours | undefined {
@@ -236,6 +237,22 @@ export class HeadEffects {
     if (this.wantedGrid && this.#gridRun === this.grid) void this.grid.ask(this.wantedGrid, true)
   }
 
+  /** The one token that is pinned as a query. */
+  get pinned(): number | undefined {
+    const { queries } = this.pointer.pins
+    return queries.length === 1 ? queries[0] : undefined
+  }
+
+  /** The pinned token at which the model could predict while the maps of an effect are open. */
+  get elsewhere(): number | undefined {
+    return this.map.method && this.position !== null && this.pinned !== this.position ? this.pinned : undefined
+  }
+
+  /** While the maps of an effect are open, predict at this token. */
+  predictAt(token: number): void {
+    this.selection.set({ at: String(token) })
+  }
+
   /** Choose what the grid shows, or how its heads are replaced, and compute it. */
   choose(patch: Parameters<Selection['set']>[0]): void {
     this.selection.set({ predict: 'show', ...patch })
@@ -248,8 +265,9 @@ export class HeadEffects {
   }
 
   close(): void {
-    const coloured = methodOf(this.selection.colour) ? { colour: 'map' } : {}
-    this.selection.set({ predict: '', off: '', ...coloured })
+    const coloured = isEffect(this.selection.colour) ? { colour: 'map' } : {}
+    const seen = isEffect(this.selection.lens) ? { lens: 'weights' } : {}
+    this.selection.set({ predict: '', off: '', ...coloured, ...seen })
   }
 
   aim(target: Target): void {

@@ -1,5 +1,6 @@
 /** The tensors of one analysis, fetched on demand and cached. */
-import { type Analysis, type Head, headName, type MergedHeads } from '../lib/data/analysis'
+import { type Analysis, type Head, headName, type MapInfo, type MergedHeads } from '../lib/data/analysis'
+import { isMapsName } from '../lib/data/effects'
 import type { Source } from '../lib/data/source'
 import { afterPaint } from '../lib/drawing/frame'
 import { type Detail, overviewPool, type Part, partFor } from '../lib/maths/details'
@@ -40,6 +41,8 @@ export class Maps {
   #overviews = new Cache<Numbers[]>(64)
   #numbers = new Cache<Numbers>(512)
   #thumbnails = new Map<string, Matrix>()
+  /** Maps of effects, which the analysis does not list. */
+  readonly #added = new Map<string, MapInfo>()
   /** Merged thumbnails, and what they are of. */
   #merged: { key: string; tiles: Tiles; map: Matrix } | undefined
 
@@ -55,9 +58,18 @@ export class Maps {
     private readonly heads = 0,
   ) {}
 
-  /** Take over the maps of an earlier analysis of the same input through these lenses, so that nothing is read or painted twice. */
+  /** Maps of an effect on the same input can be read under this name, too. */
+  add(name: string, info: MapInfo): void {
+    this.#added.set(name, info)
+  }
+
+  #infoOf(lens: string): MapInfo | undefined {
+    return this.#added.get(lens) ?? this.about()?.maps[lens]
+  }
+
+  /** Take over the maps of an earlier analysis of the same input through these lenses, and of effects on it, so that nothing is read or painted twice. */
   inherit(former: Maps, lenses: readonly string[]): void {
-    const passes = (key: string) => lenses.includes(key.split(' ')[0])
+    const passes = (key: string) => lenses.includes(key.split(' ')[0]) || (lenses.length > 0 && isMapsName(key))
     this.#grids.inherit(former.#grids, passes)
     for (const map of this.#maps.inherit(former.#maps, passes)) shared.add(map)
     for (const [key, map] of former.#thumbnails) if (passes(key)) this.#thumbnails.set(key, map)
@@ -71,7 +83,7 @@ export class Maps {
 
   /** A lens with one map per layer has the same map for all heads. */
   #at(lens: string, head: Head): Head {
-    return this.about()?.maps[lens]?.by_layer ? { layer: head.layer, head: 0 } : head
+    return this.#infoOf(lens)?.by_layer ? { layer: head.layer, head: 0 } : head
   }
 
   #seen<T>(value: T): T {
@@ -98,22 +110,25 @@ export class Maps {
   }
 
   #thumbnailsOf(lens: string, without: boolean): Promise<Tiles> {
-    return this.source.grid(this.id, lens, { without, side: thumbnailSide(this.heads) }, this.signal)
+    const [, , queries, keys] = this.#infoOf(lens)?.shape ?? [0, 0, 0, 0]
+    const how = { without, side: thumbnailSide(this.heads), tokens: Math.max(queries, keys) }
+    return this.source.grid(this.id, lens, how, this.signal)
   }
 
   grid(lens: string): Tiles | undefined {
     return this.#seen(this.#grids.peek(lens))
   }
 
-  /** Thumbnails in which special tokens and sinks count as 0. */
+  /** Thumbnails in which special tokens and sinks count as 0; of effects they count. */
   gridWithout(lens: string): Tiles | undefined {
+    if (isMapsName(lens)) return this.grid(lens)
     return this.#seen(this.#grids.peek(`${lens} without`))
   }
 
   wantGridWithout(lens: string): void {
     const key = `${lens} without`
-    if (this.#grids.peek(key)) return
-    void this.#announce(this.#grids.get(key, () => this.#thumbnailsOf(lens, true)))
+    if (isMapsName(lens)) this.wantGrid(lens)
+    else if (!this.#grids.peek(key)) void this.#announce(this.#grids.get(key, () => this.#thumbnailsOf(lens, true)))
   }
 
   wantGrid(lens: string): void {
@@ -133,7 +148,7 @@ export class Maps {
   /** Settles once the map has arrived or failed. */
   async wantMap(lens: string, open: Head): Promise<void> {
     const head = this.#at(lens, open)
-    if (this.about()?.maps[lens]?.stored === false) return
+    if (this.#infoOf(lens)?.stored === false) return
     const key = mapKey(lens, head)
     const asked = this.#maps.get(key, () => (head.among ? this.#merge(lens, head.among) : this.#fetch(lens, head)))
     // It is the last to be evicted now.
@@ -154,7 +169,7 @@ export class Maps {
 
   /** A long map is read as an overview; undefined for other maps. */
   #overviewOf(lens: string): Part | undefined {
-    const shape = this.about()?.maps[lens]?.shape
+    const shape = this.#infoOf(lens)?.shape
     if (!shape || !this.source.mapPart) return undefined
     const [, , queries, keys] = shape
     const pool = overviewPool(queries, keys)
@@ -193,13 +208,13 @@ export class Maps {
   /** Read the sums of a long map, which takes as long as its overview. */
   async wantSums(lens: string, open: Head): Promise<void> {
     const head = this.#at(lens, open)
-    if (!this.#readInParts(lens, open) || !this.source.sums) return
+    if (!this.#readInParts(lens, open) || !this.source.sums || isMapsName(lens)) return
     await this.#parts.wantSums(mapKey(lens, head), () => this.source.sums!(this.id, lens, head, this.signal))
   }
 
   /** The whole of a map that is read in parts; undefined for other maps. */
   #readInParts(lens: string, head: Head): Part | undefined {
-    return head.among || this.about()?.maps[lens]?.stored === false ? undefined : this.#overviewOf(lens)
+    return head.among || this.#infoOf(lens)?.stored === false ? undefined : this.#overviewOf(lens)
   }
 
   /** Reads at most as many maps at a time as are kept anyway. */
@@ -217,7 +232,7 @@ export class Maps {
 
   /** How many maps of a lens are kept; 1 if their size is unknown. */
   #room(lens: string): number {
-    const [shape, pool] = [this.about()?.maps[lens]?.shape, this.#overviewOf(lens)?.pool ?? 1]
+    const [shape, pool] = [this.#infoOf(lens)?.shape, this.#overviewOf(lens)?.pool ?? 1]
     return shape ? Math.floor((BYTES_KEPT * pool * pool) / (4 * shape[2] * shape[3])) : 1
   }
 

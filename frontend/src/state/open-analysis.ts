@@ -1,5 +1,5 @@
 /** An analysis on screen, with its tensors and what it is compared with. */
-import type { Analysis, Request } from '../lib/data/analysis'
+import type { Analysis, MapInfo, Request } from '../lib/data/analysis'
 import { type Changes, findChanges, type Snapshot } from '../lib/data/changes'
 import type { Comparison } from './comparison.svelte'
 import type { Maps } from './maps.svelte'
@@ -19,6 +19,15 @@ export interface OpenAnalysis {
   itself?: Comparison | undefined
   /** Differences from the previous analysis, if that was a live run. */
   changes?: Changes | undefined
+}
+
+/** The analysis with the maps of an effect beside those of its lenses. */
+export function withMaps(shown: OpenAnalysis, added: { name: string; info: MapInfo } | undefined): OpenAnalysis {
+  if (!added) return shown
+  const [{ analysis, maps }, { name, info }] = [shown, added]
+  maps.add(name, info)
+  const lenses = [...analysis.lenses, name]
+  return { ...shown, analysis: { ...analysis, lenses, maps: { ...analysis.maps, [name]: info } } }
 }
 
 /** What a live run changed. */

@@ -21,6 +21,7 @@ import {
   type Texts,
   target,
   text,
+  token,
   zoomed,
 } from './fields.svelte'
 
@@ -110,6 +111,8 @@ export const FIELDS = {
   /** Predictions are open, and what they are judged by: outputs of the model, or its own choice. */
   predict: flag(),
   target: target(),
+  /** Where the model predicts while the maps of an effect are open, in which a click pins what it points at and no more. */
+  at: token(),
   /** Heads that are switched off, and what replaces their outputs. */
   off: headSet(MOST_SELECTED),
   how: choice('mean', 'zero'),
@@ -145,7 +148,7 @@ export const DETERMINED = {
 export const ALONE = { with: 'lens', than: '', thanparams: '', twin: '' } satisfies Patch
 export const NOT_SHARED = { analysis: '', share: '' } satisfies Patch
 /** What refers to the tokens of one text. */
-export const OF_TOKENS = { mask: '', pins: '', zoom: '' } satisfies Patch
+export const OF_TOKENS = { mask: '', pins: '', zoom: '', at: '' } satisfies Patch
 /** A new input is read whole again. */
 export const INPUT = ['text', 'pair', 'chat', 'ids', 'targets'] as const
 

@@ -71,7 +71,7 @@ describe('changes', () => {
     const sideOf = async (text: string): Promise<Snapshot> => {
       const { signal } = new AbortController()
       const { id, tokens } = await source.submit({ ...request, text }, signal)
-      return { tokens, tiles: await source.grid(id, 'weights', { without: false, side: 32 }, signal) }
+      return { tokens, tiles: await source.grid(id, 'weights', { without: false, side: 32, tokens: 0 }, signal) }
     }
     const [before, after] = [
       await sideOf('One two three. '.repeat(12)),

@@ -1,5 +1,5 @@
 /** Effects of heads on a prediction: the request and the result. */
-import type { Declaration, Head } from './analysis'
+import type { Analysis, Declaration, Head, Subset } from './analysis'
 import { headNumber } from './measures'
 
 /** A token or class, by its text or number. */
@@ -40,9 +40,33 @@ export interface Effect {
   together: { effect: number; before: readonly Prediction[]; after: readonly Prediction[] } | null
   /** Of patching, the value of the target in the other text. */
   baseline: number | null
+  /** Of methods with a map for every head. */
+  maps: EffectMaps | null
   /** Why there are predictions only. */
   gap?: string
 }
+
+/** The maps of an effect, which are read under a name of their own as those of a lens are. */
+export interface EffectMaps {
+  name: string
+  shape: number[]
+  /** The layers and heads of their tensors, if not every layer attends. */
+  subset: Subset | null
+}
+
+const MAPS = 'effect/'
+export const mapsName = (analysis: string, effect: string): string => `${MAPS}${analysis}/${effect}`
+
+export const isMapsName = (lens: string): boolean => lens.startsWith(MAPS)
+
+/** The analysis and the effect of a name; undefined for that of a lens. */
+export function parseMapsName(lens: string): { analysis: string; effect: string } | undefined {
+  const [analysis, effect] = isMapsName(lens) ? lens.slice(MAPS.length).split('/') : []
+  return analysis && effect ? { analysis, effect } : undefined
+}
+
+/** Whether a method has a map for every head. */
+export const hasMaps = ({ axes }: Declaration): boolean => axes.length === 4
 
 export interface Effects {
   /** `report` is called with the fraction that is done. Aborting cancels the computation. */
@@ -54,12 +78,19 @@ export interface Effects {
   ): Promise<Effect>
 }
 
+/** What effects of an analysis depend on, whatever it was read through. */
+export function inputKey({ model, kind, mechanism, params, image, tokens, keyTokens }: Analysis): string {
+  const ids = (of: Analysis['tokens']) => of.map(({ id }) => id)
+  const keys = tokens === keyTokens ? 0 : ids(keyTokens)
+  return JSON.stringify([model, kind, mechanism, params, image, ids(tokens), keys])
+}
+
 const COLOUR = 'effect.'
 
-/** What is chosen to colour the grid by the effects of a method. */
+/** What is chosen to colour the grid by the effects of a method, or as the lens to see its maps. */
 export const colourOf = (method: string): string => COLOUR + method
 
-/** The name of the method of a colour; undefined if heads are coloured by something else. */
+/** The name of the method of a colour or lens; undefined for any other. */
 export const methodOf = (colour: string): string | undefined =>
   colour.startsWith(COLOUR) ? colour.slice(COLOUR.length) : undefined
 

@@ -69,6 +69,8 @@ export interface Thumbnails {
   without: boolean
   /** The most cells along a side. */
   side: number
+  /** The most tokens along a side; 0 if unknown. */
+  tokens: number
 }
 
 /** An image or a long text to begin with. */

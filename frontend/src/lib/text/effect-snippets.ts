@@ -1,50 +1,53 @@
 /** An effect as code: a Python script and a shell command that give the same numbers. */
-import { type Analysis, headName } from '../data/analysis'
+import type { Analysis } from '../data/analysis'
 import type { EffectRequest } from '../data/effects'
-import { curlId, curlPost, type Json, pythonLiteral, requestOf, shellQuoted } from './snippets'
-
-/** What `headscope.effect` takes of an analysis. */
-const GIVEN = ['text', 'text_pair', 'token_ids', 'target_ids', 'mask', 'max_tokens', 'kind']
-
-const methodOf = ({ method, heads }: EffectRequest): Record<string, Json> => ({
-  ...(method as Record<string, Json>),
-  ...(heads ? { heads: heads.map(headName) } : {}),
-})
+import {
+  curlId,
+  curlPost,
+  effectMethod,
+  type Fold,
+  mapQuery,
+  pythonEffectCall,
+  readId,
+  requestOf,
+  type SnippetSide,
+  shellQuoted,
+  takesEffects,
+} from './snippets'
 
 /** Undefined for what the library does not take: conversations and generated texts. */
 export function pythonEffect(analysis: Analysis, request: EffectRequest): string | undefined {
-  const { model, image, messages, generate, ...rest } = requestOf(analysis, [])
-  if (messages || generate) return undefined
-  const { target, position, against } = request
-  const outputs = target.map((one) => pythonLiteral(one))
-  const given = Object.entries(rest).filter(([name]) => GIVEN.includes(name))
-  const lines = [
-    pythonLiteral(model),
-    ...(image ? ['image="image.png"'] : []),
-    ...given.map(([name, value]) => `${name}=${pythonLiteral(value)}`),
-    ...(outputs.length > 0 ? [`target=${outputs.length > 1 ? `(${outputs.join(', ')})` : outputs[0]}`] : []),
-    ...(position === null ? [] : [`position=${position}`]),
-    ...(against === undefined ? [] : [`against=${pythonLiteral(against)}`]),
-    `method=${pythonLiteral(methodOf(request))}`,
-  ]
-  const call = ['effect = headscope.effect(', ...lines.map((line) => `    ${line},`), ')']
+  if (!takesEffects(analysis)) return undefined
   const together = request.heads ? ['print(effect.together)', 'print(effect.together.after.texts[0])'] : []
-  return `${['import headscope', '', ...call, 'print(effect.target, effect.target.value)', 'print(effect.top(10))', ...together].join('\n')}\n`
+  const printed = ['print(effect.target, effect.target.value)', 'print(effect.top(10))', ...together]
+  return `${['import headscope', '', ...pythonEffectCall(analysis, request), ...printed].join('\n')}\n`
 }
 
 /** A command that asks the server at `root` for the analysis, and then for the effect. */
 export function curlEffect(analysis: Analysis, request: EffectRequest, root: string): string {
+  return [...curlAnalysis(analysis, root), `${curlRequest(request, root)}`, ''].join('\n')
+}
+
+/** The same, and then for the map of a head as JSON. */
+export function curlEffectMap(side: SnippetSide, request: EffectRequest, root: string, fold?: Fold): string {
+  return [
+    ...curlAnalysis(side.analysis, root),
+    `effect=$(${curlRequest(request, root)} ${readId})`,
+    `curl --silent --fail ${shellQuoted(root)}"analyses/$id/effects/$effect/maps?${mapQuery(side, fold)}"`,
+    '',
+  ].join('\n')
+}
+
+const curlAnalysis = (analysis: Analysis, root: string) =>
+  curlId({ ...requestOf(analysis, ['weights']), maps: false }, root)
+
+function curlRequest(request: EffectRequest, root: string): string {
   const { target, position, against } = request
   const body = {
     ...(target.length > 0 ? { target } : {}),
     ...(position === null ? {} : { position }),
     ...(against === undefined ? {} : { against }),
-    method: methodOf(request),
+    method: effectMethod(request),
   }
-  const analysed = { ...requestOf(analysis, ['weights']), maps: false }
-  return [
-    ...curlId(analysed, root),
-    `${curlPost(`${shellQuoted(root)}"analyses/$id/effects"`, 60)} --data ${shellQuoted(JSON.stringify(body))}`,
-    '',
-  ].join('\n')
+  return `${curlPost(`${shellQuoted(root)}"analyses/$id/effects"`, 60)} --data ${shellQuoted(JSON.stringify(body))}`
 }

@@ -2,7 +2,7 @@
 import type { Declaration, Predicts } from '../data/analysis'
 import type { Output, Prediction, Target } from '../data/effects'
 import { percent, plural, short } from './format'
-import { isolate } from './names'
+import { inPhrase, isolate } from './names'
 
 /** A token or class between quotation marks, its leading space included. */
 export const quoted = (text: string): string =>
@@ -79,12 +79,9 @@ export function rankSentence(place: { rank: number; count: number } | undefined)
     : `, number ${place.rank} of ${place.count} heads`
 }
 
-/** A method in a menu. */
-export const nameOf = (method: string): string => method.replaceAll('-', ' ')
-
 /** How alike two methods rank the heads. */
-export const agreementSentence = (method: string, correlation: number): string =>
-  `rank correlation with ${nameOf(method)} ${short(correlation)}`
+export const agreementSentence = (method: Declaration, correlation: number): string =>
+  `rank correlation with ${inPhrase(method.title)} ${short(correlation)}`
 
 /** What a method computes, and what that is not. */
 export const explain = (method: Declaration | undefined): string => (method ? `${method.doc} ${method.not}` : '')

@@ -1,5 +1,8 @@
 /** Names of tokens in sentences: repeated words carry their position, and right-to-left ones do not reorder the words around them. */
 
+/** A title within a phrase: `gradient × attention`, but `ALTI-Logit`. */
+export const inPhrase = (title: string): string => title.replace(/^\p{Lu}(?=\p{Ll})/u, (letter) => letter.toLowerCase())
+
 /** Letters that run from right to left, and signs that change the direction. */
 const TURNS =
   /[\u0590-\u08ff\u200e\u200f\u202a-\u202e\u2066-\u2069\ufb1d-\ufdff\ufe70-\ufefc\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]/u

@@ -1,5 +1,6 @@
 /** What is on screen as code: a Python script and a shell command that give the same maps. */
 import { type Analysis, type Head, headName } from '../data/analysis'
+import type { EffectRequest } from '../data/effects'
 import { type Axis, membersOf } from '../maths/axis'
 import type { Unit } from '../maths/units'
 
@@ -8,6 +9,8 @@ export interface SnippetSide {
   analysis: Analysis
   lens: string
   head: Head
+  /** The map is of this effect instead of a lens. */
+  effect?: EffectRequest | undefined
 }
 
 /** How maps are folded: the axes of both sides. */
@@ -66,7 +69,7 @@ function pythonMap(side: SnippetSide, of: string): { lines: string[]; map: strin
     const places = side.analysis.subset
       ? `${of}.layers.index(${layer}), ${of}.heads.index(${head})`
       : `${layer}, ${isLayered(side) ? 0 : head}`
-    return `${of}.maps["${side.lens}"][${places}]`
+    return `${of}.maps${side.effect ? '' : `["${side.lens}"]`}[${places}]`
   }
   const { among } = side.head
   if (!among) return { lines: [], map: at(side.head) }
@@ -82,22 +85,15 @@ export function pythonSnippet(
   differ: boolean,
   fold?: Fold,
 ): string {
-  const one = second === undefined || second.analysis.id === first.analysis.id
-  const lenses = (sides: readonly SnippetSide[]) => [...new Set(sides.map(({ lens }) => lens))]
-  const analyses = one
-    ? [{ name: 'analysis', of: first.analysis, lenses: lenses(second ? [first, second] : [first]) }]
-    : [
-        { name: 'analysis', of: first.analysis, lenses: [first.lens] },
-        { name: 'another', of: second.analysis, lenses: [second.lens] },
-      ]
-  const mine = pythonMap(first, 'analysis')
-  const theirs = second && pythonMap(second, one ? 'analysis' : 'another')
+  const sources = sourcesOf(second ? [first, second] : [first])
+  const mine = pythonMap(first, sources[0].name)
+  const theirs = second && pythonMap(second, sources[sources.length - 1].name)
   const numpy = fold !== undefined || [mine, theirs].some((side) => side && side.lines.length > 0)
   return `${[
     ...(numpy ? ['import numpy as np', ''] : []),
     'import headscope',
     '',
-    ...analyses.flatMap(({ name, of, lenses }) => analyze(name, requestOf(of, lenses))),
+    ...sources.flatMap(({ name, sides }) => pythonSource(name, sides)),
     ...mine.lines,
     `attention = ${mine.map}  # ${titleOf(first)}: [Q, K], queries in rows`,
     ...(theirs ? [...theirs.lines, `other = ${theirs.map}  # ${titleOf(second!)}`] : []),
@@ -107,8 +103,61 @@ export function pythonSnippet(
   ].join('\n')}\n`
 }
 
-const titleOf = ({ head, lens }: SnippetSide) =>
-  `${head.among ? `${head.among.how} of ${head.among.heads.map(headName).join(', ')}` : headName(head)}, ${lens}`
+const titleOf = ({ head, lens, effect }: SnippetSide) =>
+  `${head.among ? `${head.among.how} of ${head.among.heads.map(headName).join(', ')}` : headName(head)}, ${effect?.method.name ?? lens}`
+
+/** What the maps of a script are read from: an effect, or an analysis, which may have both. */
+interface PythonSource {
+  name: string
+  sides: readonly SnippetSide[]
+}
+
+function sourcesOf([first, second]: readonly SnippetSide[]): PythonSource[] {
+  const name = (side: SnippetSide, analysis: string) => (side.effect ? 'effect' : analysis)
+  if (!second) return [{ name: name(first, 'analysis'), sides: [first] }]
+  const same = second.analysis.id === first.analysis.id && !first.effect === !second.effect
+  if (same) return [{ name: name(first, 'analysis'), sides: [first, second] }]
+  return [
+    { name: name(first, 'analysis'), sides: [first] },
+    { name: name(second, first.effect ? 'analysis' : 'another'), sides: [second] },
+  ]
+}
+
+function pythonSource(name: string, sides: readonly SnippetSide[]): string[] {
+  const [{ analysis, effect }] = sides
+  if (effect) return pythonEffectCall(analysis, effect)
+  return analyze(name, requestOf(analysis, [...new Set(sides.map(({ lens }) => lens))]))
+}
+
+/** What `headscope.effect` takes of an analysis. */
+const GIVEN = ['text', 'text_pair', 'token_ids', 'target_ids', 'mask', 'max_tokens', 'kind']
+
+/** Whether the library takes the input of an analysis for effects: neither conversations nor generated texts. */
+export const takesEffects = ({ messages, generate }: Analysis): boolean => !messages && !generate
+
+/** The method with its parameters and heads, as the interface takes it. */
+export const effectMethod = ({ method, heads }: EffectRequest): Record<string, Json> => ({
+  ...(method as Record<string, Json>),
+  ...(heads ? { heads: heads.map(headName) } : {}),
+})
+
+/** Lines that compute an effect as `effect`. */
+export function pythonEffectCall(analysis: Analysis, request: EffectRequest): string[] {
+  const { model, image, ...rest } = requestOf(analysis, [])
+  const { target, position, against } = request
+  const outputs = target.map((one) => pythonLiteral(one))
+  const given = Object.entries(rest).filter(([name]) => GIVEN.includes(name))
+  const lines = [
+    pythonLiteral(model),
+    ...(image ? ['image="image.png"'] : []),
+    ...given.map(([name, value]) => `${name}=${pythonLiteral(value)}`),
+    ...(outputs.length > 0 ? [`target=${outputs.length > 1 ? `(${outputs.join(', ')})` : outputs[0]}`] : []),
+    ...(position === null ? [] : [`position=${position}`]),
+    ...(against === undefined ? [] : [`against=${pythonLiteral(against)}`]),
+    `method=${pythonLiteral(effectMethod(request))}`,
+  ]
+  return ['effect = headscope.effect(', ...lines.map((line) => `    ${line},`), ')']
+}
 
 function analyze(name: string, { model, image, ...rest }: Record<string, Json>): string[] {
   const picture = image === undefined ? [] : ['    image="image.png",  # the file of the image that was analysed']
@@ -164,7 +213,12 @@ export function curlRefusal({ analysis, lens, head }: SnippetSide, fold?: Fold):
   return ''
 }
 
-/** Parameters that ask for the folded map. */
+/** Parameters that ask for the map of one head, folded or not. */
+export const mapQuery = ({ analysis, lens, head }: SnippetSide, fold?: Fold): string => {
+  const one = analysis.maps[lens]?.by_layer ? `layer=${head.layer}` : `layer=${head.layer}&head=${head.head}`
+  return `${one}${fold ? foldQuery(fold) : ''}&format=json`
+}
+
 function foldQuery({ unit, sides: [[queries, keys]] }: Fold): string {
   if (unit === 'words') return '&by=word'
   const ranges = (axis: Axis) => encodeURIComponent(groupRanges(axis) ?? '')
@@ -175,18 +229,21 @@ function foldQuery({ unit, sides: [[queries, keys]] }: Fold): string {
 export const curlPost = (url: string, seconds: number) =>
   `curl --silent --fail ${url} --header 'Content-Type: application/json' --header 'Prefer: wait=${seconds}'`
 
+/** The id in the answer of a command. */
+export const readId = `| python3 -c 'import json, sys; print(json.load(sys.stdin)["id"])'`
+
 /** Lines that ask the server at `root` for an analysis, and keep its id. */
 export const curlId = (body: Record<string, Json>, root: string): string[] => [
   `id=$(${curlPost(shellQuoted(`${root}analyses`), 30)} \\`,
-  `  --data ${shellQuoted(JSON.stringify(body))} | python3 -c 'import json, sys; print(json.load(sys.stdin)["id"])')`,
+  `  --data ${shellQuoted(JSON.stringify(body))} ${readId})`,
 ]
 
 /** A command that asks the server at `root` for the analysis, and then for the map as JSON. */
-export function curlSnippet({ analysis, lens, head }: SnippetSide, root: string, fold?: Fold): string {
-  const one = analysis.maps[lens]?.by_layer ? `layer=${head.layer}` : `layer=${head.layer}&head=${head.head}`
+export function curlSnippet(side: SnippetSide, root: string, fold?: Fold): string {
+  const { analysis, lens } = side
   return [
     ...curlId(requestOf(analysis, [lens]), root),
-    `curl --silent --fail ${shellQuoted(root)}"analyses/$id/maps/${lens}?${one}${fold ? foldQuery(fold) : ''}&format=json"`,
+    `curl --silent --fail ${shellQuoted(root)}"analyses/$id/maps/${lens}?${mapQuery(side, fold)}"`,
     '',
   ].join('\n')
 }

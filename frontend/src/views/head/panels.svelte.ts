@@ -1,5 +1,6 @@
 /** What the head view draws: the open head, what it is compared with or their difference, on scales that suit them. */
 import { type Declaration, type Head, headTitle } from '../../lib/data/analysis'
+import { isMapsName } from '../../lib/data/effects'
 import { type Axes, groupMap } from '../../lib/maths/axis'
 import { isLong } from '../../lib/maths/details'
 import type { Highlight } from '../../lib/maths/highlight'
@@ -35,13 +36,20 @@ const signed = ({ analysis }: OpenAnalysis, lens: string) => analysis.maps[lens]
 const NO_LEFT = [NO_SINKS, NO_SINKS] as const
 
 export class Panels {
+  /** One side is in logits and the other in attention, which have neither a scale nor a difference. */
+  readonly #mixed: boolean = $derived.by(() => {
+    const { second, lens } = this.of
+    return second !== undefined && isMapsName(second.lens) !== isMapsName(lens)
+  })
   /** Maps that cannot be subtracted are shown side by side. */
   readonly compare: Compare = $derived.by(() => {
     const { second, shown } = this.of
     if (!second) return 'off'
-    const refused = shown.comparison?.refusal || isLong(shown.analysis.maps[this.of.lens]?.shape)
+    const refused = this.#mixed || shown.comparison?.refusal || isLong(shown.analysis.maps[this.of.lens]?.shape)
     return this.selection.compare === 'difference' && refused ? 'side' : this.selection.compare
   })
+  /** Both sides are on screen, each on a scale of its own. */
+  readonly apart: boolean = $derived.by(() => this.#mixed && this.compare === 'side')
   /** The other side, if it is on screen. */
   readonly second: ComparisonSide | undefined = $derived.by(() => (this.compare === 'off' ? undefined : this.of.second))
   /** Two heads of one analysis are compared. */
@@ -99,7 +107,7 @@ export class Panels {
 
   /** A difference has no row scale and no grid, so its colours span this head. */
   readonly range: Range = $derived.by(() =>
-    this.compare === 'difference' || this.of.layered ? 'head' : this.selection.range,
+    this.compare === 'difference' || this.apart || this.of.layered ? 'head' : this.selection.range,
   )
   readonly #visible = $derived.by(() => {
     if (this.range !== 'visible') return 0
@@ -151,7 +159,7 @@ export class Panels {
       warning: [warning, this.general].filter(Boolean).join(' '),
       label: `Heat map of ${graph}`,
       graph,
-      scale: this.#scale(subtracted !== undefined || signed(shown, lens)),
+      scale: this.#scale(0, subtracted !== undefined || signed(shown, lens)),
     })
   })
   readonly #beside: Panel | undefined = $derived.by(() => {
@@ -163,7 +171,7 @@ export class Panels {
       warning: warningOf(shown, lens),
       label: this.#pair ? `Heat map of ${at}` : `${name} map of ${at}`,
       graph: this.#pair ? at : `${at}, ${name}`,
-      scale: this.#scale(signed(shown, lens)),
+      scale: this.#scale(1, signed(shown, lens)),
     })
   })
   readonly all: readonly Panel[] = $derived.by(() => [this.#first, this.#beside].filter((panel) => panel !== undefined))
@@ -211,8 +219,8 @@ export class Panels {
     return this.of.lenses.find(({ name }) => name === lens)?.title ?? lens
   }
 
-  #scale(signed: boolean): Scale {
-    return { kind: this.selection.scale, signed, max: this.#max }
+  #scale(panel: number, signed: boolean): Scale {
+    return { kind: this.selection.scale, signed, max: this.apart ? this.#drawn[panel].largest : this.#max }
   }
 
   #along(axes: Axes, map: Matrix | undefined): Matrix | undefined {
