@@ -11,7 +11,7 @@ import headscope
 
 from . import samples
 from .figure import Array, Figure, Point, coloured
-from .shapes import MODEL, axes, lines
+from .shapes import MODEL, axes, grid, lines
 
 
 def draw_output_overlap(a: Any) -> Figure:
@@ -101,7 +101,19 @@ def draw_offsets(a: Any) -> Figure:
     return figure
 
 
+def draw_copying() -> Figure:
+    """The copying score of every head of a small GPT."""
+    a = headscope.analyze("twin-gpt-softmax", "The cat", lenses=["weights"], measures=["ov_copying"])
+    figure = Figure(760, 262, "Copying score of every head of a small GPT")
+    figure.text(30, 14, "copying score", bold=True)
+    grid(figure, 30, 38, a.measures["ov_copying"]["weights"], 1.0)
+    figure.text(30, 216, "layers down, heads across; blue: raises what it attends to", size=11, colour="muted")
+    figure.legend(30, 232, 1.0, signed=True)
+    return figure
+
+
 PICTURES: dict[str, Callable[[], Figure]] = {
+    "ov_copying": draw_copying,
     "output_overlap": lambda: draw_output_overlap(samples.measured()),
     "qk_spectrum": lambda: draw_spectrum(samples.measured(), "qk_spectrum"),
     "qk_spectrum_layer": lambda: draw_spectrum(samples.measured(), "qk_spectrum_layer"),

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 import headscope
-from headscope.capture import CaptureSpec, capture, examine
-from headscope.core.attention import Layer
+from headscope.capture import AttentionSites, CaptureSpec, capture, examine
+from headscope.core.attention import Kind, Layer
 from headscope.errors import HeadscopeError
 
 from .build import Built, ids
@@ -47,13 +47,18 @@ class Verdict:
     wrong: str | None = None
 
 
+def _lacking(sites: AttentionSites, kind: Kind) -> dict[str, str]:
+    """What a kind of attention lacks, but for what depends on the head that a model is loaded with instead of its architecture."""
+    return {need: reason for need, reason in sites.missing(kind).items() if need != "unembedding"}
+
+
 def judge(built: Built) -> Verdict:
     """Load, examine and capture, and compare on inputs that are not Headscope's own probe."""
     try:
         model = headscope.load(built.module)
         sites = examine(model)
         kinds = list(dict.fromkeys(site.kind for site in sites.all))
-        lacks = {kind: sites.missing(kind) for kind in kinds}
+        lacks = {kind: _lacking(sites, kind) for kind in kinds}
         wrong = next(filter(None, (_difference(model, sites, built, length) for length in LENGTHS)), None)
         if wrong is None:
             wrong = together_apart(model, sites, [ids(LENGTHS[1], seed) for seed in range(SEVERAL)])

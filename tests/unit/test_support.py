@@ -37,7 +37,9 @@ def test_needs_are_known() -> None:
     """The table of families and the tables of masks name needs that there are."""
     for table in (support.CROSS, support.CAUSAL, support.NOT_CAUSAL):
         assert set(table) <= set(CAPABILITIES)
-    assert support.find_missing(Facts("no-such-family", "encoder", 2, 4, 8, 512), "self") == support.NOT_CAUSAL
+    headless = Facts("no-such-family", "encoder", 2, 4, 8, 512)
+    assert support.find_missing(headless, "self") == {**support.NOT_CAUSAL, "unembedding": support.NO_TOKENS}
+    assert support.find_missing(replace(headless, predicts="masked-token"), "self") == support.NOT_CAUSAL
 
 
 def test_a_kind_that_is_not_there() -> None:

@@ -16,7 +16,7 @@ from .result import Result
 # Measures that treat special tokens differently, but are also correct without them.
 BY_KIND = ("frequency", "patterns", "sink")
 # Capabilities of methods that read the matrices of projections.
-MATRICES = {"projection", "bilinear"}
+MATRICES = {"projection", "bilinear", "unembedding"}
 
 
 def find_warnings(

@@ -27,6 +27,7 @@ from .interface import NAME, AttentionCall, Masks, attending_with, recording
 from .patch_check import boxes_hold
 from .recording import CaptureSpec
 from .sites import AttentionSites, Site
+from .token_map import find_unembedding
 from .trace import Trace, block_of, trace_modules
 
 # Largest difference for quantised models: four roundings of bfloat16, in which most of them compute.
@@ -148,7 +149,8 @@ def _captured(model: Model, encoded: Encoded, theirs: Any, expected: dict[Kind, 
         raise ModelNotExact("Capturing its attention changes this model's output.")
     with torch.inference_mode(), attending_with(NAME, model.module):
         sites = [describe_site(site, trace, index) for index, site in enumerate(sites)]
-    return _replayable(model, encoded, AttentionSites(tuple(sites), captured=True))
+        unembedding = find_unembedding(model.module, trace, sites[-1].block)
+    return _replayable(model, encoded, AttentionSites(tuple(sites), captured=True, unembedding=unembedding))
 
 
 def _limit(model: Model) -> float:

@@ -14,6 +14,7 @@ from .query_key import HeadProjection
 from .query_key_search import find_origin
 from .residual import with_residual
 from .sites import Site
+from .token_map import find_value_norm
 from .trace import AttentionEvent, Trace, TraceEvent, equal, is_affine, is_linear, rounding
 
 BY_HEAD = (
@@ -27,14 +28,14 @@ def describe_site(site: Site, trace: Trace, index: int) -> Site:
     site = replace(site, missing=dict(site.missing))
     later = trace.attention[index + 1].place if index + 1 < len(trace.attention) else len(trace.events)
     earlier = trace.attention[index - 1].place if index else 0
-    for find in (_with_projection, with_residual, _with_bilinear, _with_hidden):
+    for find in (_with_projection, with_residual, _with_bilinear, _with_values, _with_hidden):
         site = find(site, trace, event, (earlier, later))
     return replace(site, rounding=_rounding(site, trace.events[earlier:later]))
 
 
 def _rounding(site: Site, events: list[TraceEvent]) -> float:
     """Return by how much the site's quantised projections differ from their matrices, relative to the largest number of their outputs."""
-    names = {site.projection, *(part.module for part in (site.query, site.key) if part is not None)}
+    names = {site.projection, *(part.module for part in (site.query, site.key, site.value) if part is not None)}
     found = (rounding(event) for event in events if event.name in names and is_quantised(event.module))
     return max((one for one in found if one is not None), default=0.0)
 
@@ -119,6 +120,18 @@ def _with_bilinear(site: Site, trace: Trace, attention: AttentionEvent, span: tu
     if origin.normalised == "head":
         site.missing["additive"] = BY_HEAD
     return replace(site, query=origin.query, key=origin.key, rerun=origin.rerun, normalised=origin.normalised != "no")
+
+
+def _with_values(site: Site, trace: Trace, attention: AttentionEvent, span: tuple[int, int]) -> Site:
+    """Find the linear module whose output is the values, where heads write to the stream without a gate, and without a normalisation after the sum."""
+    values = attention.call.value[0]  # [G, K, D]
+    events = [event for event in trace.events[span[0] : attention.place] if is_linear(event)]
+    found = _head_projection(values, [event for event in events if event.output.shape[0] == values.shape[1]])
+    plain = site.norm_form is None and site.follows is None and not site.missing.keys() & {"projection", "residual"}
+    if found is None or site.kind not in ("self", "decoder") or not plain:
+        return site
+    norm = find_value_norm(found.module, site.block, trace, attention.place)
+    return site if isinstance(norm, str) else replace(site, value=found, value_norm=norm)
 
 
 def _head_projection(vectors: Tensor, events: list[TraceEvent]) -> HeadProjection | None:

@@ -18,7 +18,8 @@ from ..models.tokens import Encoded
 from .affine import offset
 from .interface import AttentionCall, batch_scores, blocked_and_bias, for_each_head, whole_mask
 from .projection_factors import projection_factors
-from .sites import AttentionSites, Site, norm_at, query_key_weights, scaled_branch, split_projection
+from .sites import AttentionSites, Site, Unembedding, norm_at, query_key_weights, scaled_branch, split_projection
+from .token_map import token_map, value_weights
 from .trace import expanded, first_tensor
 
 OnLayer = Callable[[Layer], None]
@@ -88,6 +89,7 @@ class Recording:
         self.row, self._size = row, size
         self.spec, self._padded = given.spec, given.padded
         self._modules, self._sites = modules, sites.of(kind)
+        self._unembedding = sites.unembedding
         self.axes = given.encoded.axes(self._sites[0].kind)
         self._pass = self.attempt(given.begin) or PLAIN
         self._upcoming, self._blocks = iter(sites.all), iter(self._sites)
@@ -174,6 +176,9 @@ class Recording:
         if "bilinear" in needs and site.query is not None:
             query, key, turn = query_key_weights(self._modules, site, call.query)
             layer = replace(layer, query_weights=query, key_weights=key, turn=turn, normalised=site.normalised)
+        if "unembedding" in needs and isinstance(self._unembedding, Unembedding):
+            tokens = token_map(self._modules, self._unembedding, site, call.value)
+            layer = replace(layer, value_weights=value_weights(self._modules, site, call.value), token_map=tokens)
         return layer
 
     def terms(self, site: Site, call: AttentionCall, place: int) -> ScoreTerms | None:

@@ -13,10 +13,15 @@ from ..core.attention import Kind, Norm
 from ..core.declarations import CAPABILITIES
 from ..errors import ModelNotExact, Unsupported
 from ..models.dispatch import tensor_of
-from ..models.support import by_mask
+from ..models.support import NO_TOKENS, by_mask
 from .affine import matrix
 from .gates import Follows
 from .query_key import HeadProjection, Rerun, VectorSource, maps_by_token, read_map
+
+NOT_LINEAR = (
+    "Between its embeddings, its heads and its logits there is more than a linear map and a normalisation each, so its weights alone do not show what "
+    "heads copy."
+)
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,21 @@ class NormForm:
     epsilon: float
     weight: str = "weight"
     scaled: bool = True
+
+
+@dataclass(frozen=True)
+class NormPlace:
+    """A normalisation of the stream: a module and its form."""
+
+    module: str
+    form: NormForm
+
+
+@dataclass(frozen=True)
+class Unembedding:
+    """What makes logits of the tokens that a model embeds: the output matrix, after a normalisation of the stream if there is one."""
+
+    norm: NormPlace | None
 
 
 @dataclass(frozen=True)
@@ -72,6 +92,8 @@ class Site:
     norm_form: NormForm | None = None  # if the sum itself is normalised (post-LN)
     query: HeadProjection | None = None
     key: HeadProjection | None = None
+    value: HeadProjection | None = None  # of the stream, or of a normalisation of it, `value_norm`
+    value_norm: NormPlace | None = None
     rounding: float = 0.0  # by how much quantised projections differ from their matrices, relative to the largest number of their outputs
     rerun: Rerun | None = None  # if something comes between these projections and the queries and keys
     normalised: bool = False  # queries or keys
@@ -83,7 +105,7 @@ class AttentionSites:
     """All sites of a model, verified against its eager attention on a probe. `captured` is False if only the weights that eager returns are available.
 
     `faults` maps kinds of attention for which the model returns something other than weights to what is wrong. `quantised_by` has the packages that compute with
-    its quantised weights. `located` is whether image tokens were verified to be the patches that their boxes say.
+    its quantised weights. `located` is whether image tokens were verified to be the patches that their boxes say. `unembedding` is a reason where there is none.
     """
 
     all: tuple[Site, ...]
@@ -91,6 +113,7 @@ class AttentionSites:
     faults: Mapping[Kind, str] = field(default_factory=dict)
     quantised_by: str = ""
     located: bool = False
+    unembedding: Unembedding | str = NO_TOKENS
 
     def of(self, kind: Kind) -> tuple[Site, ...]:
         """Return the sites of one kind of attention, in order of layers. Raises Unsupported if there are none."""
@@ -111,6 +134,10 @@ class AttentionSites:
         missing = {need: reason for site in sites for need, reason in site.missing.items()}
         if len({site.heads for site in sites}) > 1:
             missing["equal-heads"] = "Its layers have different numbers of heads."
+        if isinstance(self.unembedding, str):
+            missing["unembedding"] = self.unembedding
+        elif any(site.value is None for site in sites):
+            missing["unembedding"] = NOT_LINEAR
         missing |= by_mask(kind=sites[0].kind, causal=any(site.causal for site in sites))
         return {need: reason for need, reason in missing.items() if need in CAPABILITIES}
 

@@ -16,7 +16,17 @@ from .tokens import Axes, BatchTokens, Marks
 # memory does not grow with the number of heads.
 BLOCK_BYTES = 4 * 1024 * 1024
 # Tensors of a Layer with an axis of heads, besides its weights; empty or None where they are missing.
-BY_HEAD = ("output", "gate", "query", "projection", "projection_factors", "query_weights", "key_weights", "scores")
+BY_HEAD = (
+    "output",
+    "gate",
+    "query",
+    "projection",
+    "projection_factors",
+    "query_weights",
+    "key_weights",
+    "value_weights",
+    "scores",
+)
 
 ModelKind = Literal["encoder", "decoder", "encoder-decoder", "vision"]
 Kind = Literal["self", "encoder", "decoder", "cross"]
@@ -225,6 +235,9 @@ class Layer:
     turn [D', D']  the rotation by which a position encoding takes queries and keys from one token to the next, None if there is none: y at n tokens before x
             has the score x query_weights turnⁿ key_weightsᵀ yᵀ, before scaling and without biases
     normalised    whether that score holds up to a positive factor of the query and one of the key
+    value_weights [H, d, D], token_map [d, d]  in float64, by weights alone: a query that attends to one token gets the logits W_E value_weights projection N W_Uᵀ,
+            up to the scales of normalisations, with the embedding W_E and the output matrix W_U; token_map = N W_Uᵀ W_E, N the normalisations
+            before W_U, and W_U less its mean over the tokens, which changes no probability
     padded_values [N, P, D]  values of all N heads of the layer, one per query head whatever `heads` are, with the input padded to P tokens at its end
     scores  [H, Q, K]  what the weights are the softmax of, below every other number of the row where they are 0; None where nothing needs it
     terms         None where a mechanism computes weights in another way, and for several inputs
@@ -250,6 +263,8 @@ class Layer:
     key_weights: Tensor | None = None
     turn: Tensor | None = None
     normalised: bool = False
+    value_weights: Tensor | None = None
+    token_map: Tensor | None = None
     padded_values: Tensor | None = None
     stream: Stream = Stream()
     inputs: BatchTokens | None = None

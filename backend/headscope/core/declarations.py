@@ -23,6 +23,7 @@ CAPABILITIES = {
     "replay": "layers that can be run a second time on their own",
     "bilinear": "queries and keys that are linear maps of hidden states, but for a rotation by the distance of two tokens and for a normalisation",
     "additive": "queries and keys that are not normalised head by head, so that the products of heads have a common scale",
+    "unembedding": "an output matrix over the tokens that the model embeds, and values that are linear maps of hidden states, but for a normalisation before each",
     "same-tokens": "queries and keys that are the same tokens",
     "one-text": "tokens that are made of tokens of one text only, so that they can be traced to these",
     "bidirectional": "queries that may attend to every key (no causal mask)",

@@ -39,6 +39,7 @@ MISSING = {
     "replay": "Given weights come without a model to run again.",
     "bilinear": "Given weights come without query and key projections.",
     "additive": "Given weights come without query and key projections.",
+    "unembedding": "Given weights come without an output matrix.",
     "padding": "Given weights come without a model to run on the padded input.",
 }
 # Special tokens by their spelling, except those for unknown or masked words, which represent text.

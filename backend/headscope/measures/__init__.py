@@ -5,6 +5,7 @@ from __future__ import annotations
 from .base import Measure
 from .concentration import ABSOLUTE_ENTROPY, ENTROPY, NEGATIVE_SHARE, PARTICIPATION_RATIO
 from .connections import CONNECTIONS
+from .copying import OV_COPYING
 from .distance import MAX_ACTIVATION, QK_DISTANCE
 from .frequency import FREQUENCY
 from .gate import GATE
@@ -38,6 +39,7 @@ MEASURES: dict[str, Measure] = {
         QK_SPECTRUM,
         QK_SPECTRUM_LAYER,
         QK_OFFSET,
+        OV_COPYING,
         HEAD_DIMENSION,
         PATTERNS,
         SPECIAL_TOKENS,

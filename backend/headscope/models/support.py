@@ -34,6 +34,7 @@ NOT_CAUSAL = {"causal": "Every token of this model attends to all others."}
 
 # Why heads have no effect on a prediction.
 NO_HEAD = "This model has no head that predicts tokens, or classes of whole inputs."
+NO_TOKENS = "This model has no output matrix over the tokens that it reads."
 BEFORE_DECODER = "The heads of an encoder reach the logits through the decoder only."
 NOT_SOFTMAX = "Effects are computed with softmax, and this model was trained with another mechanism."
 
@@ -77,7 +78,8 @@ def find_missing(facts: Facts, kind: Kind) -> dict[str, str]:
     facts.tower(kind)
     known: Mapping[str, str] = _families().get(facts.family, {}).get("lacks", {})
     causal = facts.kind == "decoder" or kind == "decoder"
-    found = {**known, **by_mask(kind=kind, causal=causal), **(IMAGE if facts.kind == "vision" else {})}
+    silent = {} if facts.predicts in ("next-token", "masked-token") else {"unembedding": NO_TOKENS}
+    found = {**known, **by_mask(kind=kind, causal=causal), **(IMAGE if facts.kind == "vision" else {}), **silent}
     return {need: reason for need, reason in found.items() if need in CAPABILITIES}
 
 
