@@ -168,6 +168,18 @@ def draw_alti_logit() -> Figure:
     return figure
 
 
+def draw_score() -> Figure:
+    """What every head brings to one score, through the query and through the key."""
+    model = headscope.load("twin-gpt-softmax")
+    method = {"name": "score", "head": "5.7", "query": -1, "key": 1}
+    words = {"query": "through the query", "key": "through the key"}
+    found = {side: headscope.effect(model, TEXT, method={**method, "side": side}) for side in words}
+    figure = Figure(760, 240, f"Why head 5.7 looks from the last token to “keys” in “{TEXT}”")
+    return side_by_side(
+        figure, (30, 330), {words[side]: e.effects for side, e in found.items()}, "logits before the softmax"
+    )
+
+
 PICTURES: dict[str, Callable[[], Figure]] = {
     "contribution": draw_contribution,
     "contribution-writes": draw_writes,
@@ -177,4 +189,5 @@ PICTURES: dict[str, Callable[[], Figure]] = {
     "gradient-attention": draw_gradient_attention,
     "integrated-gradients": draw_integrated_gradients,
     "alti-logit": draw_alti_logit,
+    "score": draw_score,
 }

@@ -51,6 +51,7 @@ def test_an_effect_from_request_to_document(server: Server, gpt2: headscope.Mode
         ("contribution", {"target": [5, 9], "method": {"name": "contribution", "sources": True, "writes": 2}}),
         ("ablation", {"target": "t", "position": -2, "method": "ablation", "heads": ["1.0", "0.3"]}),
         ("patching", {"method": "patching", "against": "The mat sat on the cat.", "predictions": 2}),
+        ("score", {"method": {"name": "score", "head": "1.0", "key": 1, "side": "key"}}),
     ):
         document = computed(server, id_, **more)
         assert (document["status"], document["error"], document["analysis"]) == ("done", None, id_), method
@@ -61,6 +62,7 @@ def test_an_effect_from_request_to_document(server: Server, gpt2: headscope.Mode
             given["method"] = {"name": given["method"], "heads": given.pop("heads")}
         expected = headscope.effect(gpt2, TEXT, **given).to_document()
         found = document["result"]
+        assert (found["score"] is None) is (method != "score"), method
         for name in ("effects", "sources", "baseline"):
             want, got = (np.array(one[name], float) for one in (expected, found))
             np.testing.assert_allclose(got, want, atol=1e-4, err_msg=f"{method}: {name}")
@@ -172,6 +174,9 @@ def test_bad_requests(server: Server) -> None:
     ):
         answer = server.post({}, f"/analyses/{analysis}/effects").json()
         assert (answer["code"], answer["detail"]) == ("unsupported", reason)
+    document = computed(server, analysed(server, model="bert"), method={"name": "score", "head": "1.0", "query": 2})
+    assert document["result"]["score"]["query"] == 2
+    assert document["result"]["predictions"] == []
 
 
 def test_what_only_the_worker_knows(server: Server) -> None:

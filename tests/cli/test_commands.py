@@ -168,6 +168,11 @@ def test_effect_prints_heads_and_what_they_sum_to(home: Path, models: Path) -> N
     assert together["heads"] == ["0.1", "1.2"]
     assert len(together["after"]) == 10
     assert together["after"][0].keys() == {"id", "text", "logit", "probability"}
+    cell = ["-m", str(models / "gpt2"), "--method", "score:head=1.3,query=-1,key=0"]
+    lines = run(home, "effect", "The cat sat.", *cell, models=models).stdout.splitlines()
+    terms = dict(line.split() for line in lines if line.startswith(("content", "score", "weight")))
+    assert terms["content"] == terms["score"]
+    assert lines[0].endswith(f"is {terms['score']} logits")
     refusal(run(home, "effect", "The cat sat.", "-m", "bert", models=models), "unsupported")
 
 

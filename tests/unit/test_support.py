@@ -137,11 +137,11 @@ def test_what_a_model_predicts(tmp_path: Path, family: Family) -> None:
     expected = {"gpt2": "next-token", "t5": "next-token"}.get(family)
     assert model.facts.predicts == expected
     assert (model.module.get_output_embeddings() is not None) == (expected is not None)
-    silent = {kind: support.explain_silence(model.facts, kind) for kind in model.facts.kinds}  # type: ignore[arg-type]
-    assert silent == {
-        "gpt2": {"self": None},
-        "t5": {"encoder": support.BEFORE_DECODER, "decoder": None, "cross": None},
-    }.get(family, {"self": support.NO_HEAD})
+    for of, expected in (
+        ("prediction", {"gpt2": [None], "t5": [support.BEFORE_DECODER, None, None]}.get(family, [support.NO_HEAD])),
+        ("score", [None] * len(model.facts.kinds)),
+    ):
+        assert [support.explain_silence(model.facts, kind, of) for kind in model.facts.kinds] == expected  # type: ignore[arg-type]
 
 
 def test_what_the_classes_of_transformers_predict() -> None:

@@ -17,7 +17,7 @@ from ..errors import Unsupported
 from ..models.loading import Model
 from ..models.support import BEFORE_DECODER
 from ..models.tokens import Encoded
-from .effect_methods import COMPUTE, JudgedInput, Step, Together
+from .effect_methods import COMPUTE, JudgedInput, Score, Step, Together
 from .effect_request import EffectRequest
 from .predictions import Predictions, WrittenLogit, texts_of, top_predictions, written_logits
 from .target import Target, find_output, find_position
@@ -38,9 +38,10 @@ class Effect:
              otherwise None
     writes   [L][H][N], with writes=k: the k tokens or classes whose logits each head raises most and the k that it lowers most, by what it adds to them on the
              direct path, largest first; all of them if there are at most 2k; otherwise None
-    parts    name -> float32; of contributions, everything that sums to the target: heads by kind [L, H], "mlp" [number of layers], "embedding" [1],
-             and "bias" [1], those of all projections and normalisations
+    parts    name -> float32; of contributions and scores, everything that sums to the target: heads by kind [L, H], "mlp" [number of layers], "embedding" [1],
+             and "bias" [1], those of all projections and normalisations; of scores also "cap" [1] and "position" [1], if there are such terms
     baseline  of patching, the value of the target in the other text; otherwise None
+    score    of a score, the cell and what its row is made of; otherwise None
     together  what the heads that the method names do at once; None if it names none
     predictions  the most likely tokens at the position of the target, or classes, in one row
     """
@@ -61,6 +62,7 @@ class Effect:
     parts: Mapping[str, Array] = field(default_factory=dict, repr=False)
     baseline: float | None = field(default=None, repr=False)
     together: Together | None = None
+    score: Score | None = None
     predictions: Predictions | None = field(default=None, repr=False)
 
     @property
@@ -94,6 +96,7 @@ class Effect:
             "effects": to_lists(self.effects),
             "shape": None if self.maps is None else list(self.maps.shape),
             "completeness_error": None if self.completeness_error is None else to_lists(self.completeness_error),
+            "score": None if self.score is None else self.score.to_document(),
             "together": None if self.together is None else self.together.to_document(),
             "sources": None if self.sources is None else to_lists(self.sources),
             "writes": self.writes and [[[asdict(one) for one in head] for head in layer] for layer in self.writes],
@@ -122,15 +125,15 @@ def compute(
     Raises the errors of `headscope.effect`.
     """
     sites = examine(model, dtype, image)
-    of, declared = _kind(sites, kind), EFFECTS[request.method.name]
+    declared = EFFECTS[request.method.name]
+    predicts = declared.of == "prediction"
+    of = _kind(sites, kind) if predicts else sites.of(kind)[0].kind
     missing = sites.missing(of)
     for need in declared.needs:
         if need in missing:
             raise Unsupported(missing[need], pointer="/model")
-    ids, position = (
-        [find_output(model, one) for one in request.outputs],
-        find_position(model, encoded, request.position),
-    )
+    ids = [find_output(model, one) for one in request.outputs]
+    position = find_position(model, encoded, request.position) if predicts else None
     judged = JudgedInput(model, encoded, sites, of, ids, position, other, step)
     with model.lock, model.using(dtype):
         found = COMPUTE[declared.name](judged, request.params)
@@ -138,7 +141,13 @@ def compute(
     return Effect(
         model=model.name,
         method=request.params.model_dump(),
-        target=Target(found.ids, tuple(texts_of(model, found.ids)), position, found.value, found.capped),
+        target=Target(
+            found.ids,
+            tuple(texts_of(model, found.ids)),
+            position if found.score is None else found.score.query,
+            found.value,
+            found.capped,
+        ),
         kind=of,
         layers=[site.layer for site in chosen],
         heads=list(range(chosen[0].heads)),
@@ -152,7 +161,10 @@ def compute(
         parts=found.parts,
         baseline=found.baseline,
         together=found.together,
-        predictions=top_predictions(model, found.logits.float().cpu().numpy(), request.predictions),
+        score=found.score,
+        predictions=None
+        if found.logits is None
+        else top_predictions(model, found.logits.float().cpu().numpy(), request.predictions),
     )
 
 

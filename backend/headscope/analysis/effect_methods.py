@@ -13,7 +13,8 @@ from ..capture import AttentionSites, CaptureSpec, PathPart, capture, direct_pat
 from ..capture.attention_path import gradients_on_path
 from ..capture.head_logits import extreme_logits
 from ..capture.outputs import AttentionGradients, gradients_of_attention, gradients_of_heads, outputs_of_heads
-from ..core.arrays import Array
+from ..capture.score_path import ScorePath
+from ..core.arrays import Array, to_lists
 from ..core.attention import Kind, Layer, required
 from ..core.lazy import Tensor, torch
 from ..effects import EFFECTS
@@ -25,6 +26,7 @@ from ..effects.contribution import ContributionParams, contribution, contributio
 from ..effects.gradient_attention import GradientAttentionParams, attributions, with_sign
 from ..effects.integrated_gradients import IntegratedGradientsParams, places_on_path
 from ..effects.patching import PatchingParams, with_heads_of
+from ..effects.score import ScoreParams, split_scores, weights_of
 from ..errors import InvalidRequest, NonFinite, Unsupported
 from ..lenses.alti import ALTI, AltiParams
 from ..models.loading import Model
@@ -44,6 +46,32 @@ NOT_THE_SUM = (
     "The parts of this model that Headscope knows do not sum to its logits: something else is added to its residual stream, "
     "or the way from there to the logits is not linear. So contributions cannot be computed."
 )
+
+NOT_THE_SCORE = (
+    "What leads from the residual stream of this model to the queries and keys of this head is more than linear maps, normalisations and a rotation, "
+    "so its scores cannot be split among the parts below."
+)
+NO_HEAD = "This model has no such head. Name heads as layer.head, both counted from 0."
+
+
+@dataclass(frozen=True)
+class Score:
+    """A score of a head: why the token `query` looks at the token `key`.
+
+    terms  name -> float32 [K], NaN where the query may not attend: what sums to the scores of the query, "score", and "weight", what the softmax makes of them
+    """
+
+    query: int
+    key: int
+    terms: Mapping[str, Array] = field(repr=False)
+
+    def to_document(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return {
+            "query": self.query,
+            "key": self.key,
+            "terms": {name: to_lists(row) for name, row in self.terms.items()},
+        }
 
 
 @dataclass(frozen=True)
@@ -91,11 +119,11 @@ class JudgedInput:
 
 @dataclass(frozen=True)
 class MethodResult:
-    """What a method found; see Target and Effect."""
+    """What a method found; see Target and Effect. `logits` are those at the position of the target, if it is a prediction."""
 
     ids: tuple[int, ...]
     value: float
-    logits: Tensor
+    logits: Tensor | None
     effects: Array
     capped: bool = False
     maps: Array | None = None
@@ -105,6 +133,7 @@ class MethodResult:
     parts: Mapping[str, Array] = field(default_factory=dict)
     baseline: float | None = None
     together: Together | None = None
+    score: Score | None = None
 
 
 def _contribution(judged: JudgedInput, params: ContributionParams) -> MethodResult:
@@ -112,10 +141,22 @@ def _contribution(judged: JudgedInput, params: ContributionParams) -> MethodResu
     args = judged.model, judged.encoded, judged.sites, judged.ids, judged.position
     read = partial(extreme_logits, count=params.writes) if params.writes else None
     path = direct_path(*args, params.sources, read)
+    exact = _contributions(path.parts)
+    _check_sum(path.value, exact, NOT_THE_SUM)
+    parts = {name: part.astype(np.float32) for name, part in exact.items()}
+    own = [part for part in path.parts if part.site is not None and part.site.kind == judged.kind]
+    sources = np.stack([_sources(part, judged.position) for part in own]) if params.sources else None
+    writes = _writes(own) if params.writes else None
+    effects = parts[judged.kind]
+    return MethodResult(path.ids, path.value, path.logits, effects, path.capped, None, None, sources, writes, parts)
+
+
+def _contributions(path: Sequence[PathPart]) -> dict[str, Array]:
+    """Return what the parts of a path contribute, in float64: heads by kind [L, H], "mlp" by layer, "embedding" [1] and "bias" [1]."""
     by_site: dict[str, list[Array]] = {}
     mlps: dict[int, float] = {}
     others = {"embedding": 0.0, "bias": 0.0}
-    for part in path.parts:
+    for part in path:
         if part.site is not None:
             found = contributions_of_heads(part.values, part.gradient)
             by_site.setdefault(part.site.kind, []).append(found.cpu().numpy())
@@ -124,14 +165,7 @@ def _contribution(judged: JudgedInput, params: ContributionParams) -> MethodResu
         else:
             others[part.name] += contribution(part.values, part.gradient)
     exact = {name: np.stack(rows) for name, rows in by_site.items()}
-    exact |= {"mlp": np.array(list(mlps.values())), **{name: np.array([one]) for name, one in others.items()}}
-    _check_sum(path.value, np.concatenate([part.ravel() for part in exact.values()]))
-    parts = {name: part.astype(np.float32) for name, part in exact.items()}
-    own = [part for part in path.parts if part.site is not None and part.site.kind == judged.kind]
-    sources = np.stack([_sources(part, judged.position) for part in own]) if params.sources else None
-    writes = _writes(own) if params.writes else None
-    effects = parts[judged.kind]
-    return MethodResult(path.ids, path.value, path.logits, effects, path.capped, None, None, sources, writes, parts)
+    return {**exact, "mlp": np.array(list(mlps.values())), **{name: np.array([one]) for name, one in others.items()}}
 
 
 def _alti_logit(judged: JudgedInput, params: EffectParams) -> MethodResult:
@@ -170,11 +204,53 @@ def _writes(parts: Sequence[PathPart]) -> tuple[Array, Array]:
     return ids.numpy(), values.float().numpy()
 
 
-def _check_sum(value: float, parts: Array) -> None:
+def _check_sum(value: float, parts: Mapping[str, Array], reason: str) -> None:
+    """Raise NonFinite, or Unsupported with a reason, unless the parts sum to the value."""
     if not np.isfinite(value):
         raise NonFinite(NOT_FINITE)
-    if abs(value - parts.sum()) > TOLERANCE * max(abs(value), float(np.linalg.norm(parts))):
-        raise Unsupported(NOT_THE_SUM, pointer="/model")
+    every = np.concatenate([part.ravel() for part in parts.values()])
+    if abs(value - every.sum()) > TOLERANCE * max(abs(value), float(np.linalg.norm(every))):
+        raise Unsupported(reason, pointer="/model")
+
+
+def _score(judged: JudgedInput, params: ScoreParams) -> MethodResult:
+    """Return what heads and all other parts below a head bring to one of its scores, and the terms of all scores of the query."""
+    ((number, (head,)),) = required(_chosen(judged, [params.head], "/method/head")).items()
+    sites, axes = judged.sites.of(judged.kind), judged.encoded.axes(judged.kind)
+    query = _place(params.query, len(axes.queries), "/method/query")
+    path = ScorePath(judged.model, judged.encoded, judged.sites, sites[number], head, query)
+    row = path.row
+    terms = split_scores(row.query, row.keys, row.terms, row.turn, query)
+    weights = weights_of(terms["score"].masked_fill(~row.allowed, -torch.inf), row.terms.sink)
+    key = int(weights.argmax()) if params.key is None else _place(params.key, len(axes.keys), "/method/key")
+    if not bool(row.allowed[key]):
+        raise InvalidRequest("The query may not attend to this key. Choose another one.", pointer="/method/key")
+    parts = _contributions(path.parts_to(key, params.side))
+    parts |= {name: terms[name][[key]].cpu().numpy() for name in ("cap", "position") if name in terms}
+    _check_sum(float(terms["score"][key]), parts, NOT_THE_SCORE)
+    for kind in {site.kind for site in judged.sites.all if (site.kind == "encoder") == (judged.kind == "encoder")}:
+        same = judged.sites.of(kind)
+        parts[kind] = _padded(parts.get(kind), len(same), same[0].heads)
+    shown = {name: one.masked_fill(~row.allowed, torch.nan) for name, one in (terms | {"weight": weights}).items()}
+    score = Score(query, key, {name: one.float().cpu().numpy() for name, one in shown.items()})
+    parts = {name: part.astype(np.float32) for name, part in parts.items()}
+    return MethodResult((), float(terms["score"][key]), None, parts[judged.kind], parts=parts, score=score)
+
+
+def _place(place: int, count: int, pointer: str) -> int:
+    """Return a place in 0..count - 1, which may be counted from the end. Raises InvalidRequest."""
+    found = place + count if place < 0 else place
+    if not 0 <= found < count:
+        raise InvalidRequest(f"There are {count} tokens on this side: the place must be below that.", pointer=pointer)
+    return found
+
+
+def _padded(rows: Array | None, layers: int, heads: int) -> Array:
+    """Return rows [l, H] of the first layers, with rows of 0 for the others, which come later."""
+    found = np.zeros((layers, heads))
+    if rows is not None:
+        found[: len(rows)] = rows
+    return found
 
 
 def _ablation(judged: JudgedInput, params: AblationParams) -> MethodResult:
@@ -294,16 +370,14 @@ def _predictions(model: Model, logits: Tensor, count: int) -> Predictions:
     return top_predictions(model, logits.float().cpu().numpy(), count)
 
 
-def _chosen(judged: JudgedInput, heads: Sequence[str]) -> dict[int, list[int]] | None:
+def _chosen(judged: JudgedInput, heads: Sequence[str], pointer: str = "/method/heads") -> dict[int, list[int]] | None:
     """Return named heads by the number of their layer along axis L; None if none are named. Raises InvalidRequest for heads that the model does not have."""
     sites, chosen = judged.sites.of(judged.kind), dict[int, list[int]]()
     numbers = {site.layer: number for number, site in enumerate(sites)}
     for name in dict.fromkeys(heads):
         layer, head = map(int, name.split("."))
         if layer not in numbers or head >= sites[numbers[layer]].heads:
-            raise InvalidRequest(
-                "This model has no such head. Name heads as layer.head, both counted from 0.", pointer="/method/heads"
-            )
+            raise InvalidRequest(NO_HEAD, pointer=pointer)
         chosen.setdefault(numbers[layer], []).append(head)
     return chosen or None
 
@@ -317,4 +391,5 @@ COMPUTE: dict[str, Callable[[JudgedInput, Any], MethodResult]] = {
     "gradient-attention": _gradient_attention,
     "integrated-gradients": _integrated_gradients,
     "alti-logit": _alti_logit,
+    "score": _score,
 }

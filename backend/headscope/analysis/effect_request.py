@@ -66,6 +66,11 @@ class EffectRequest(BaseModel):
                 else "Name heads once: beside the method, or among its parameters.",
                 pointer="/heads",
             )
+        if EFFECTS[self.method.name].of == "score" and (self.target, self.position, self.against) != (None, None, None):
+            raise InvalidRequest(
+                "A score is no prediction: it has a head, a query and a key, which are parameters of the method. Omit target, position and against.",
+                pointer="/method",
+            )
         if self.method.compares_texts and self.against is None:
             raise InvalidRequest("Patching compares two texts. Give the other one as against.", pointer="/against")
         return self

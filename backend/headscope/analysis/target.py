@@ -15,11 +15,11 @@ from .predictions import writes_tokens
 
 @dataclass(frozen=True)
 class Target:
-    """What an effect is about: one logit, or the difference of two, at one position.
+    """What an effect is about: one logit, or the difference of two, at one position; or a score of a head.
 
-    ids, texts  of the token or class, and of the one whose logit is subtracted, if there is one
-    position    of the token at which the model predicts, counted from 0; None for a class of the whole input
-    value       the logit or the difference, in logits, before the cap if the model caps its logits (`capped`)
+    ids, texts  of the token or class, and of the one whose logit is subtracted, if there is one; none of a score
+    position    of the token at which the model predicts, or which looks, counted from 0; None for a class of the whole input
+    value       the logit or the difference, in logits, or the score; before the cap if the model caps its logits (`capped`)
     """
 
     ids: tuple[int, ...]
@@ -29,7 +29,7 @@ class Target:
     capped: bool = False
 
     def __str__(self) -> str:
-        name = " - ".join(map(repr, self.texts))
+        name = " - ".join(map(repr, self.texts)) or "a cell"
         return name if self.position is None else f"{name} at token {self.position}"
 
 

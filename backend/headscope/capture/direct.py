@@ -37,7 +37,7 @@ NO_HEAD = "This model has no head that returns logits. Load it with one."
 # Functions f with f(0) = 0, by the factor f(x) / x.
 ACTIVATIONS = frozenset({torch.tanh, torch.Tensor.tanh, torch.relu, functional.gelu, functional.relu, functional.silu})
 
-NO_PATH = "The residual stream of this model goes through a module that does more than add to it, so its heads have no direct path to the logits."
+NO_PATH = "The residual stream of this model goes through a module that does more than add to it, so its heads have no direct path through it."
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def direct_path(
     """
     kinds = {site.kind for site in sites.all}
     chosen = tuple(site for site in sites.all if site.kind in kinds - ({"encoder"} if "decoder" in kinds else set()))
-    walk = _Pass(model, chosen)
+    walk = LinearPass(model, chosen)
     recorder = PlainRecorder(model, sites, chosen if sources else (), position)
     with torch.no_grad(), attending_with(NAME, model.module), recording(recorder), walk.hooks():
         options, place = options_at(model, position)
@@ -177,7 +177,7 @@ class _Leaf:
     tensor: Tensor
 
 
-class _Pass:
+class LinearPass:
     """The hooks of one pass. Outside of the modules that are cut, gradients are on from the first layer that can reach the output."""
 
     def __init__(self, model: Model, sites: Sequence[Site]) -> None:
@@ -231,7 +231,7 @@ class _Pass:
             if name in projections:
                 yield part, self._read_heads, self._add_offset
             elif name in attending:
-                yield part, _off, _on
+                yield part, self._begin_attention, self._end_attention
                 for child, inner in part.named_children():  # what follows the projection
                     yield from walk(f"{name}.{child}", inner)
             elif _is_norm(part):
@@ -302,6 +302,12 @@ class _Pass:
         if args:
             return (self._leaf("embedding", args[0]), *args[1:]), kwargs
         return args, {**kwargs, "hidden_states": self._leaf("embedding", kwargs["hidden_states"])}
+
+    def _begin_attention(self, part: Any, args: Any, kwargs: Any) -> None:
+        torch.set_grad_enabled(False)
+
+    def _end_attention(self, part: Any, args: Any, output: Any) -> None:
+        torch.set_grad_enabled(True)
 
     def _read_heads(self, part: Any, args: Any, kwargs: Any) -> Any:
         torch.set_grad_enabled(True)
@@ -390,11 +396,3 @@ def _frozen(given: Tensor, output: Tensor) -> Tensor:
 
 def _is_norm(part: Any) -> bool:
     return "norm" in type(part).__name__.lower() and not any(True for _ in part.children())
-
-
-def _off(part: Any, args: Any, kwargs: Any) -> None:
-    torch.set_grad_enabled(False)
-
-
-def _on(part: Any, args: Any, output: Any) -> None:
-    torch.set_grad_enabled(True)

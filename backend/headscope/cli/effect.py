@@ -38,7 +38,7 @@ from .output import JSON, format_number, print_table
     default="contribution",
     show_default=True,
     type=MethodType("method", EFFECTS),
-    help="contribution, ablation, ablation:how=zero, patching, attribution-patching, gradient-attention, integrated-gradients, or alti-logit.",
+    help="contribution, ablation, ablation:how=zero, patching, attribution-patching, gradient-attention, integrated-gradients, alti-logit, or score:head=4.5,query=-1,key=0.",
 )
 @KIND
 @MAX_TOKENS
@@ -73,6 +73,10 @@ def _print_heads(e: headscope.Effect, top: int) -> None:
         click.echo(f"\nlargest completeness error of a layer: {np.abs(e.completeness_error).max():.2g} logits")
     if e.together is not None:
         _print_together(e)
+    if e.score is not None:
+        click.echo(f"\n{e.tokens[e.score.query].text} → {e.key_tokens[e.score.key].text}")
+        terms = [[name, format_number(float(row[e.score.key]))] for name, row in e.score.terms.items()]
+        print_table(terms, ["term", "value"], [1])
     if e.parts:
         click.echo()
         sums = [[name, format_number(float(np.sum(part, dtype=float)))] for name, part in e.parts.items()]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
 import click
@@ -36,17 +36,25 @@ class MethodType(click.ParamType[dict[str, Any]]):
                 self.fail("That is not valid JSON.", param, ctx)
         else:
             name, _, parameters = value.partition(":")
-            method = {"name": name, **dict(parse_parameter(part) for part in parameters.split(",") if part)}
+            texts = self._texts(name)
+            method = {"name": name, **dict(parse_parameter(part, texts) for part in parameters.split(",") if part)}
         if method.get("name") not in self._methods:
             self.fail(f"There is no such {self.name}. Choose one of {', '.join(self._methods)}.", param, ctx)
         return dict(method)
 
+    def _texts(self, name: str) -> set[str]:
+        """Return the names of a method's parameters that are texts, such as a head, 4.10."""
+        fields = self._methods[name].params.model_fields if name in self._methods else {}
+        return {field for field, declared in fields.items() if declared.annotation is str}
 
-def parse_parameter(text: str) -> tuple[str, Any]:
-    """Parse PARAMETER=VALUE. The value is decoded as JSON if it is JSON, and is a string otherwise."""
+
+def parse_parameter(text: str, texts: Collection[str] = ()) -> tuple[str, Any]:
+    """Parse PARAMETER=VALUE. The value is a string if its name is among `texts`, or if it is no JSON; otherwise it is decoded."""
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise click.UsageError("Parameters are given as PARAMETER=VALUE, for example alpha=0.5.")
+    if name.strip() in texts:
+        return name.strip(), value.strip()
     try:
         return name.strip(), json.loads(value)
     except ValueError:

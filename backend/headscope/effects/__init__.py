@@ -10,6 +10,7 @@ from .contribution import CONTRIBUTION
 from .gradient_attention import GRADIENT_ATTENTION
 from .integrated_gradients import INTEGRATED_GRADIENTS
 from .patching import PATCHING
+from .score import SCORE
 
 EFFECTS: dict[str, EffectMethod] = {
     effect.name: effect
@@ -21,6 +22,7 @@ EFFECTS: dict[str, EffectMethod] = {
         GRADIENT_ATTENTION,
         INTEGRATED_GRADIENTS,
         ALTI_LOGIT,
+        SCORE,
     )
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -15,12 +15,13 @@ class EffectMethod(Declaration):
     """A method for effects. While it runs, about `activations` numbers are in memory for every token, layer and dimension of all heads: of the tokens of the
     input, or of `tokens` if that is more, because copies of a short input are computed at once.
 
-    With `maps`, it gives a map for every head, [L, H, Q, K], and effects are the sums of the maps.
+    It judges heads by a `prediction`, or by a `score` of another head. With `maps`, it gives a map for every head, [L, H, Q, K], and effects are the sums of the maps.
     """
 
     activations: int
     maps: bool = False
     tokens: int = 0
+    of: Literal["prediction", "score"] = "prediction"
 
     def describe(self) -> dict[str, Any]:
         return {**Declaration.describe(self), "shape": "L H Q K" if self.maps else "L H"}

@@ -31,7 +31,7 @@ def effect(
     target_ids: Sequence[int] | None = None,
     mask: Sequence[int] | None = None,
     max_tokens: int | None = None,
-    kind: Literal["self", "decoder", "cross"] = "self",
+    kind: Literal["self", "encoder", "decoder", "cross"] = "self",
     dtype: Literal["float32", "float64"] = "float32",
 ) -> Effect:
     """Return what every head does to a prediction of the model.
@@ -48,6 +48,8 @@ def effect(
     "alti-logit", contributions by token of the input. `against` is the other
     text, or its token ids, with as many tokens. `kind` chooses the heads of an encoder-decoder, those of its decoder by default; other arguments are those
     of `analyze`. `predictions` is the number of most likely tokens to return.
+
+    The method "score" is about no prediction, but about why a head looks where it looks: its parameters are `head`, such as "4.5", `query`, `key` and `side`.
 
     Raises a HeadscopeError; Unsupported for models without an output head, and where the sum of all parts is not the logit.
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from ..core.attention import Kind
 from ..core.declarations import CAPABILITIES
@@ -83,11 +83,13 @@ def find_missing(facts: Facts, kind: Kind) -> dict[str, str]:
     return {need: reason for need, reason in found.items() if need in CAPABILITIES}
 
 
-def explain_silence(facts: Facts, kind: Kind) -> str | None:
-    """Return why heads of a kind have no effect on a prediction of a model whose files are there; None if they may have one."""
-    if facts.predicts is None:
+def explain_silence(facts: Facts, kind: Kind, of: Literal["prediction", "score"]) -> str | None:
+    """Return why heads of a kind have no effect on a prediction, or on a score, of a model whose files are there; None if they may have one."""
+    if of == "prediction" and facts.predicts is None:
         return NO_HEAD
-    return BEFORE_DECODER if kind == "encoder" else None if facts.mechanism["name"] == "softmax" else NOT_SOFTMAX
+    if of == "prediction" and kind == "encoder":
+        return BEFORE_DECODER
+    return None if facts.mechanism["name"] == "softmax" else NOT_SOFTMAX
 
 
 def check_trained(facts: Facts) -> None:

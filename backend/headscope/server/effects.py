@@ -66,7 +66,7 @@ class Effects:
     def _check(self, facts: Facts, analysis: Mapping[str, Any], request: EffectRequest) -> None:
         """Raise Unsupported or BudgetExceeded for a model without predictions, and for a method that it or its input does not allow."""
         method, kind = EFFECTS[request.method.name], analysis["request"]["kind"]
-        silence = support.explain_silence(facts, kind)
+        silence = support.explain_silence(facts, kind, method.of)
         if silence is not None:
             raise Unsupported(silence)
         missing = support.find_missing(facts, kind)

@@ -136,9 +136,9 @@ export class HeadEffects {
     this.map = new EffectMap(this, selection, compute)
   }
 
-  /** The methods that the source has. */
+  /** The methods that the source has for all heads: those that need no cell or head to be named. */
   get methods(): readonly Declaration[] {
-    return this.session.catalogue?.effects ?? []
+    return (this.session.catalogue?.effects ?? []).filter(({ params }) => !('required' in Object(params)))
   }
 
   /** Those that colour the grid: ALTI-Logit only splits contributions, so that its grid is that of contributions. */

@@ -115,7 +115,6 @@ def _card(service: Service, visitor: Visitor, name: str) -> dict[str, Any]:
 
 def _describe_kind(facts: Facts, kind: Kind, local: bool) -> KindDetail:
     tower, missing = facts.tower(kind), support.find_missing(facts, kind)
-    silent = support.explain_silence(facts, kind) if local else None
     return KindDetail(
         kind=kind,
         layers=tower.layers,
@@ -123,7 +122,10 @@ def _describe_kind(facts: Facts, kind: Kind, local: bool) -> KindDetail:
         head_width=tower.head_width,
         max_tokens=tower.max_tokens,
         **{name: _check_support(known, missing, None) for name, known in METHODS.items()},
-        effects=_check_support(EFFECTS, missing, silent),
+        effects=[
+            _support(one, missing, support.explain_silence(facts, kind, one.of) if local else None)
+            for one in EFFECTS.values()
+        ],
     )
 
 
@@ -131,5 +133,9 @@ def _check_support(
     known: Mapping[str, Declaration], missing: Mapping[str, str], unavailable: str | None
 ) -> list[Support]:
     """Return whether each method is supported; `unavailable` is the reason if none is."""
-    reasons = {name: unavailable or explain_missing(method, missing) for name, method in known.items()}
-    return [Support(name=name, supported=reason is None, reason=reason) for name, reason in reasons.items()]
+    return [_support(method, missing, unavailable) for method in known.values()]
+
+
+def _support(method: Declaration, missing: Mapping[str, str], unavailable: str | None) -> Support:
+    reason = unavailable or explain_missing(method, missing)
+    return Support(name=method.name, supported=reason is None, reason=reason)

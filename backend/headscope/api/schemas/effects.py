@@ -12,9 +12,9 @@ from .common import MechanismSchema, Problem, Status, Strict
 
 
 class TargetSchema(Strict):
-    """The logit, or the difference of two, that heads are judged by. `value` is in logits, before the cap if the model caps them (`capped`).
+    """The logit, or the difference of two, or the score of a head, by which heads are judged. `value` is in logits, before the cap if the model caps them (`capped`).
 
-    `position` is the token at which the model predicts, counted from 0; null for a class of the whole input.
+    `position` is the token at which the model predicts, or which looks, counted from 0; null for a class of the whole input.
     """
 
     ids: list[int]
@@ -50,8 +50,22 @@ class TogetherSchema(Strict):
     after: list[PredictionSchema]
 
 
+class ScoreSchema(Strict):
+    """A score of a head: why the token `query` looks at the token `key`, both counted from 0."""
+
+    query: int
+    key: int
+    terms: Annotated[
+        dict[str, list[float | None]],
+        Field(
+            description="[K] each, null where the query may not attend: `content`, and where the model has them `rotation`, `cap` and `position`, which sum to `score`; "
+            "`weight` is what the softmax makes of it."
+        ),
+    ]
+
+
 class EffectResult(Strict):
-    """What every head does to the target, in logits. Positive: with the head, the logit or the difference is larger."""
+    """What every head does to the target, in logits. Positive: with the head, the target is larger."""
 
     model: str
     method: MechanismSchema
@@ -73,6 +87,7 @@ class EffectResult(Strict):
             description="[L], of integrated gradients: the sum of a layer's effects, minus what the target loses without its attention."
         ),
     ]
+    score: Annotated[ScoreSchema | None, Field(description="Of a score, the cell, and what its row is made of.")]
     together: Annotated[TogetherSchema | None, Field(description="What the named heads do at once, if any are named.")]
     sources: Annotated[
         list[list[list[float | None]]] | None,
@@ -87,7 +102,7 @@ class EffectResult(Strict):
     parts: Annotated[
         dict[str, list[Any]],
         Field(
-            description="Of contributions, everything that sums to the target: heads, feed-forward parts, embedding, biases."
+            description="Of contributions and scores, everything that sums to the target: heads, feed-forward parts, embedding, biases."
         ),
     ]
     baseline: Annotated[float | None, Field(description="Of patching, the value of the target in the other text.")]
