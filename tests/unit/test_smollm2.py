@@ -167,6 +167,24 @@ def test_query_key_products_at_an_offset(model: Model) -> None:
     assert (cosines < 1).all()
 
 
+def test_what_heads_copy_by_their_weights(model: Model) -> None:
+    """Written out for a head that raises what it attends to and one that does not: the eigenvalues of its own small product."""
+    found = headscope.analyze(model, token_ids=[5, 6], measures=["ov_copying"], maps=False).measures["ov_copying"]
+    parts = {name: one.detach().double().numpy() for name, one in model.module.named_parameters()}
+    embedding = parts["model.embed_tokens.weight"]
+    tokens = np.diag(parts["model.norm.weight"]) @ (embedding - embedding.mean(0)).T @ embedding
+    for layer, head, expected in ((29, 1, 0.99), (18, 6, 0.59)):
+        block = f"model.layers.{layer}"
+        value = (
+            parts[f"{block}.self_attn.v_proj.weight"][head // 3 * 64 :][:64] * parts[f"{block}.input_layernorm.weight"]
+        )
+        output = parts[f"{block}.self_attn.o_proj.weight"][:, head * 64 : head * 64 + 64]
+        values = np.linalg.eigvals(value @ tokens.T @ output)
+        score = found["weights"][layer, head]
+        assert score == pytest.approx(values.sum().real / np.abs(values).sum(), abs=1e-4)
+        assert score == pytest.approx(expected, abs=0.01)
+
+
 @pytest.mark.parametrize("tokens", [51, 110])
 def test_effective_attention_of_a_text_that_repeats_itself(model: Model, tokens: int) -> None:
     """Its values hold no positions, so those of the first layer are equal for equal tokens. The map agrees with a decomposition of every row in float64."""
