@@ -19,6 +19,10 @@ export const fixedEffects: Effects = {
       values: perHead(({ layer, head }) => ((layer * 7 + head * 5) % 13) / 8 - 0.75),
       together: heads ? { effect: 7, before, after: predict([SECOND, FIRST, ...REST]) } : null,
       baseline: null,
+      writes:
+        'writes' in method
+          ? perHead(({ head }) => WORDS.slice(0, 4).map((text, at) => ({ text, logit: head / 8 + 1 - at })))
+          : null,
       maps:
         method.name === 'gradient-attention'
           ? { name: mapsName(analysis, '1'), shape: [LAYERS, HEADS, 12, 12], subset: null }

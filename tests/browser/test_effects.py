@@ -128,11 +128,16 @@ def test_three_heads_flip_a_prediction(visits: Begin, server: Server, smollm2: s
     colour_by(visit, "direct contribution")
     target = {"target": [" Mary", " John"]}
     contributions = np.array(effect(server, TEXT, smollm2, **target)["effects"])
+    writes = effect(server, TEXT, smollm2, method={"name": "contribution", "writes": 3})["writes"]
     raising = np.argsort(-contributions, axis=None)[:2]
     for layer, head in np.column_stack(np.unravel_index(raising, contributions.shape)).tolist():
         visit.head(layer, head).click()
         shows_effect(visit, layer, head, contributions[layer, head])
         expect(page.get_by_text(re.compile(rf"^Writes \+{short(contributions[layer, head])} logits"))).to_be_visible()
+        raised, *_, lowered = writes[layer][head]
+        for words, one, sign in (("Raises most", raised, "+"), ("lowers most", lowered, "")):
+            said = f"{words} “{one['text']}” ({sign}{short(one['logit'])})"
+            expect(page.get_by_text(said)).to_be_visible()
 
     for layer, head in FLIP:
         visit.head(layer, head).click()

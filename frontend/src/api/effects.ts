@@ -90,6 +90,7 @@ function readEffect(document: WireEffect): Effect {
     },
     baseline: result.baseline,
     maps: readMaps(document),
+    writes: result.writes && scatter(result.writes, grid, []),
   }
 }
 

@@ -40,6 +40,7 @@ export class HeadEffects {
   readonly predicted: EffectRun
   readonly grid: EffectRun
   readonly without: EffectRun
+  readonly written: EffectRun
   /** The maps of an effect, chosen as the lens. */
   readonly map: EffectMap
 
@@ -82,6 +83,10 @@ export class HeadEffects {
   readonly about: string = $derived.by(() => (this.#analysis ? inputKey(this.#analysis) : ''))
   readonly wantedPrediction: WantedEffect | undefined = $derived.by(() =>
     this.want({ method: { name: 'contribution' } }),
+  )
+  /** Which three tokens every head raises most, and lowers most, whatever the target. */
+  readonly wantedWrites: WantedEffect | undefined = $derived.by(() =>
+    this.want({ method: { name: 'contribution', writes: 3 }, target: [] }),
   )
   readonly wantedGrid: WantedEffect | undefined = $derived.by(() => {
     const method = this.method(methodOf(this.selection.colour))
@@ -133,6 +138,7 @@ export class HeadEffects {
     )
     this.grid = new EffectRun(compute)
     this.without = new EffectRun(compute)
+    this.written = new EffectRun(compute, 2)
     this.map = new EffectMap(this, selection, compute)
   }
 
@@ -178,7 +184,7 @@ export class HeadEffects {
     return subset ? headsOf(subset, false)[0] : { layer: 0, head: 0 }
   }
 
-  want(request: Pick<EffectRequest, 'method' | 'heads' | 'against'>): WantedEffect | undefined {
+  want(request: Partial<EffectRequest> & Pick<EffectRequest, 'method'>): WantedEffect | undefined {
     const { id, model } = this.#analysis ?? {}
     if (!this.able || !id || !model || this.reason !== '' || this.position === undefined) return undefined
     const whole: EffectRequest = { target: this.selection.target, position: this.position, ...request }

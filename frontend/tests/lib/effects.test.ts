@@ -17,6 +17,7 @@ import {
   quoted,
   rankSentence,
   targetTexts,
+  writesSentence,
 } from '../../src/lib/text/effects'
 
 const one = (id: number, text: string, probability: number) => ({ id, text, probability })
@@ -110,4 +111,13 @@ it('changes have a sentence', () => {
     'Patching destroys 3 of the 12 logits between the two texts (25\u00a0%).',
   )
   expect(['\n', ' a', ' '].map(quoted)).toEqual(['\u201c\u21b5\u201d', '\u201c a\u201d', '\u201c\u2423\u201d'])
+})
+
+it('what a head raises and lowers most', () => {
+  const logits = [' a', ' b', ' c'].map((text, at) => ({ text, logit: 1.25 - at }))
+  expect(writesSentence(logits)).toBe(
+    'Raises most \u201c a\u201d (+1.3), \u201c b\u201d (+0.25); lowers most \u201c c\u201d (\u22120.75).',
+  )
+  expect(writesSentence(logits.slice(2))).toBe('Lowers most \u201c c\u201d (\u22120.75).')
+  expect(writesSentence([])).toBe('')
 })

@@ -42,8 +42,16 @@ export interface Effect {
   baseline: number | null
   /** Of methods with a map for every head. */
   maps: EffectMaps | null
+  /** The logits that every head raises and lowers most, largest first, by layer and head; null if they were not asked for. */
+  writes: (readonly WrittenLogit[])[][] | null
   /** Why there are predictions only. */
   gap?: string
+}
+
+/** An output, and what a head adds to its logit. */
+export interface WrittenLogit {
+  text: string
+  logit: number
 }
 
 /** The maps of an effect, which are read under a name of their own as those of a lens are. */

@@ -1,6 +1,6 @@
 /** Effects of heads in words. */
 import type { Declaration, Predicts } from '../data/analysis'
-import type { Output, Prediction, Target } from '../data/effects'
+import type { Output, Prediction, Target, WrittenLogit } from '../data/effects'
 import { percent, plural, short } from './format'
 import { inPhrase, isolate } from './names'
 
@@ -43,6 +43,18 @@ export const fallSentence = (name: string, effect: number): string =>
   effect === 0
     ? `${name} stays as it is`
     : `${name} ${effect > 0 ? 'falls' : 'rises'} by ${short(Math.abs(effect))} logits`
+
+/** The tokens that a head raises and lowers most. */
+export function writesSentence(logits: readonly WrittenLogit[]): string {
+  const list = (those: readonly WrittenLogit[]) =>
+    those.map(({ text, logit }) => `${quoted(text)} (${logit > 0 ? '+' : ''}${short(logit)})`).join(', ')
+  const [raised, lowered] = [logits.filter(({ logit }) => logit > 0), logits.filter(({ logit }) => logit < 0).reverse()]
+  const parts = [raised, lowered].map((those, at) =>
+    those.length > 0 ? `${['raises', 'lowers'][at]} most ${list(those)}` : '',
+  )
+  const said = parts.filter(Boolean).join('; ')
+  return said && `${said.replace(/^./, (letter) => letter.toUpperCase())}.`
+}
 
 /** What one head carries of the difference of the target between two texts. */
 export function patchSentence(direction: string, effect: number, value: number, baseline: number): string {
