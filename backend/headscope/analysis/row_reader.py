@@ -23,7 +23,7 @@ from ..measures.thumbnail import TILE, RowPool
 
 @dataclass
 class _RowMeasure:
-    """A measure of a lens, and its statistics of the rows so far."""
+    """A measure of a lens, and its statistics of the rows so far, the last ones first."""
 
     measure: Measure
     lens: str
@@ -35,7 +35,7 @@ class _RowMeasure:
         return required(self.measure.by_rows)
 
     def add(self, found: torch.Tensor) -> None:
-        """Add the statistics of the next rows."""
+        """Add the statistics of the rows before these."""
         if self.by_rows.summed and self.statistics:
             fewer, found = sorted((self.statistics.pop(), found), key=lambda one: one.shape[1])
             found[:, : fewer.shape[1]] += fewer
@@ -43,7 +43,7 @@ class _RowMeasure:
 
     def values(self, layer: Layer, facts: Mapping[str, Reading]) -> torch.Tensor:
         """Return the values of the measure."""
-        statistics, combine = torch.cat(self.statistics, 1), self.by_rows.combine
+        statistics, combine = torch.cat(self.statistics[::-1], 1), self.by_rows.combine
         return statistics if combine is None else combine(layer, facts, statistics, self.params)
 
 
@@ -124,7 +124,7 @@ class RowwiseReader:
     def factors(self) -> dict[str, list[Factors]]:
         """Return the factors of each head by lens."""
         heads = range(len(self._batch.layer.heads))
-        found = {name: self._lenses[name].factors(parts) for name, parts in self._parts.items()}
+        found = {name: self._lenses[name].factors(parts[::-1]) for name, parts in self._parts.items()}
         return {name: [factors.head(head) for head in heads] for name, factors in found.items()}
 
 

@@ -60,7 +60,7 @@ class Batch:
         return None if layer is None or first is None else replace(self, layer=layer, first=first)
 
     def each(self, work: Callable[[Layer], T], first: int = 0, multiple: int = 1) -> Generator[T]:
-        """Yield what `work` makes of some queries after others, as DeferredWeights.each does."""
+        """Yield what `work` makes of some queries before others, as DeferredWeights.each does."""
         heads = frozenset(self.layer.heads)
         return required(self.deferred).each(lambda rows: work(required(rows.select(heads))), first, multiple)
 

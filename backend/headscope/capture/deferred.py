@@ -36,8 +36,9 @@ class DeferredWeights:
         self._started = False
 
     def each(self, work: Callable[[Layer], T], first: int = 0, multiple: int = 1) -> Generator[T]:
-        """Yield what `work` makes of the heads with some queries after others: at once the first ones, if there must be any, then a multiple of queries.
+        """Yield what `work` makes of the heads with some queries before others: the last ones first, in multiples of queries; at the end, at once, the `first` ones.
 
+        Causal rows become shorter in this order, so that what one block has freed has room for the next, and memory does not become fragmented.
         On a processor several are computed at a time, each in a thread. Raises NonFinite.
         """
         self._started = True
@@ -45,6 +46,7 @@ class DeferredWeights:
         heads, queries, _ = self._layer.output.shape
         size = max(1, self._size(heads) // multiple) * multiple
         blocks += [slice(low, min(low + size, queries)) for low in range(first, queries, size)]
+        blocks.reverse()
         if self._layer.output.device.type != "cpu":
             yield from (work(self._read(block)) for block in blocks)
         else:

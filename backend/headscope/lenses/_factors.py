@@ -35,8 +35,8 @@ def weight_factors_of(layer: Layer, sums: Array) -> WeightFactors:
 def log_sums(layer: Layer, terms: ScoreTerms) -> Tensor:
     """Return the logarithm of the sum of exponentials of every row from its largest weight, float64 [H, Q]: that key's score minus the weight's logarithm."""
     largest, place = _largest(layer.weights)  # [H, Q]
-    keys = layer.key.repeat_interleave(len(layer.query) // len(layer.key), 0)  # [G, K, D'] -> [H, K, D']
-    chosen = keys.gather(1, place[..., None].expand(-1, -1, keys.shape[2]))  # [H, Q, D']
+    groups = torch.arange(len(layer.query), device=place.device) // (len(layer.query) // len(layer.key))  # [H]
+    chosen = layer.key[groups[:, None], place]  # [H, Q, D']
     scores = (layer.query.double() * chosen.double()).sum(-1) * terms.scaling
     if terms.softcap is not None:
         scores = (scores / terms.softcap).tanh() * terms.softcap
