@@ -16,6 +16,8 @@ import torch
 
 from headscope import Model
 from headscope.core.tokens import Token
+from models.needles import QUERIES
+from models.needles import lines as needle_lines
 
 # Before these words stands the head noun of a subject whose verb follows later, as BLiMP builds its distractors.
 AFTER_HEAD_NOUN = {"of", "about", "that", "who", "which"}
@@ -165,9 +167,18 @@ def reactions(model: Model, folder: Path) -> Iterator[Case]:
                 yield Case([token.id for token in tokens], questions)
 
 
+def needles(model: Model, folder: Path) -> Iterator[Case]:
+    """Yield lines in which four tokens come again, without end; what followed each of them before is what comes next."""
+    for seed in range(1_000_000):
+        ids, places = needle_lines(torch.Generator().manual_seed(2 + seed), 1)
+        asked = zip(QUERIES.tolist(), places[0].tolist(), strict=True)
+        yield Case(ids[0].tolist(), [Question(query, list(range(query + 1)), [place]) for query, place in asked])
+
+
 TRUTHS = {
     "distractors": Truth("Subject of a verb behind a distractor (BLiMP)", "smollm2", distractors),
     "anaphors": Truth("Antecedent of a reflexive pronoun (BLiMP)", "smollm2", anaphors),
     "repetitions": Truth("Token after the earlier occurrence", "smollm2", repetitions, without=SLOW),
+    "needles": Truth("Planted needle", "needle", needles),
     "reactions": Truth("Atom of the reactants", "rxnmapper", reactions, (10, 5)),
 }

@@ -122,10 +122,11 @@ def once(kind: str, number: int, compute: Callable[[], Arrays]) -> Arrays:
 
 
 def load(name: str) -> Model:
-    """Load a model of the catalogue. Raises Missing if it is not installed."""
-    if not Catalog(Settings()).installed(name).is_dir() and not (ROOT / "models" / name).is_dir():
+    """Load a model that is shipped, or one of the catalogue. Raises Missing if it is not installed."""
+    shipped = ROOT / "models" / name
+    if not shipped.is_dir() and not Catalog(Settings()).installed(name).is_dir():
         raise Missing(f"The model is not installed: headscope models install {name}")
-    return headscope.load(name)
+    return headscope.load(shipped if shipped.is_dir() else name)
 
 
 def random_twin(model: Model) -> Model:

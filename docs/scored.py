@@ -79,7 +79,7 @@ def beside_weights(lens: str) -> str:
     """Return one row per score: that of the weights, that of the lens, and the difference, where the two can differ."""
     record = read("scores")
     rows = []
-    for found in (record[kind] for kind in ("repetitions", "reactions")):
+    for found in (record[kind] for kind in ("repetitions", "needles", "reactions")):
         pair = [found["lenses"][name]["best"] for name in ("weights", lens)]
         cells = (*(_interval(row["accuracy"]) for row in pair), _interval(pair[1]["against"], "+"))
         rows.append((f"{found['title']}, accuracy of the best head", *cells))

@@ -6,15 +6,21 @@ import inspect
 import json
 import subprocess
 import sys
+from collections import Counter
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 from benchmarks.__main__ import BENCHMARKS
+from benchmarks.score_cases import TRUTHS
+
+from headscope import LENSES
 
 ROOT = Path(__file__).parents[1]
 NOT_MEASUREMENTS = {"__init__", "__main__", "bare", "common", "browsing", "visitors", "engines", "proof"}
 NOT_MEASUREMENTS |= {"scores", "score_cases", "score_check", "score_edges", "score_summary"}
+# Lenses that read no causal model, so only reactions score them.
+ONLY_ENCODERS = {"effective-published", "jump-map"}
 
 
 # One of the library, one of studies, one of the page; a command runs a fourth.
@@ -59,3 +65,21 @@ def test_what_other_engines_read_is_equal() -> None:
     assert max(row["weights"] for row in rows) <= 1e-5
     assert max(max(row["outputs"], row.get("logits", 0), row.get("contributions", 0)) for row in rows) <= 1e-4
     assert {row["model"] for row in rows if "contributions" in row} >= {"smollm2", "twin-gpt-softmax"}
+
+
+def test_every_lens_is_scored_on_four_kinds_of_truth() -> None:
+    """In the record of benchmarks.scores: 100 inputs of each, intervals, baselines, and ranks that slow code finds, too."""
+    found = json.loads((ROOT / "docs" / "measured" / "scores.json").read_text("utf-8"))
+    truths = [found[kind] for kind in TRUTHS]
+    assert all(one["inputs"] >= 100 <= one["check"]["inputs"] for one in truths)
+    assert all(one["check"]["different"] <= 1e-5 * one["check"]["ranks"] for one in truths)
+    assert all({"uniform", "previous-token", "random-model"} < set(one["lenses"]) for one in truths)
+    scored = Counter(lens for one in truths for lens in one["lenses"])
+    assert {lens: scored[lens] for lens in LENSES if scored[lens] < 4 and lens not in ONLY_ENCODERS} == {}
+    for one in truths:
+        for row in one["lenses"].values():
+            score, low, high = row["best"]["accuracy"]
+            assert 0 <= low <= score <= high <= 1
+    assert found["faithfulness"]["inputs"] >= 50
+    assert found["faithfulness"]["edges"] >= 500 * found["faithfulness"]["inputs"]
+    assert found["faithfulness"]["check"]["difference"] <= 1e-4

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from models import evaluate
+import headscope
+from models import evaluate, needles
 
 TWINS = Path(evaluate.__file__).parent / "twins"
 SHIPPED = sorted(path.parent for path in TWINS.glob("*/evaluation.json"))
@@ -25,3 +26,8 @@ def test_there_are_some_and_they_are_small():
     assert sizes
     assert max(sizes) < 20e6
     assert sum(sizes) < 120e6
+
+
+def test_needles_are_found():
+    """In lines that the model has never seen."""
+    assert needles.accuracy(headscope.load(needles.FOLDER).module, seed=2, count=200) > 0.98
