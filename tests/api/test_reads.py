@@ -12,7 +12,7 @@ import pytest
 from tests.api.users import Users, refused
 from tests.faults.test_storage import folder
 from tests.support.cluster import Cluster, both_deployments
-from tests.support.server import API, Server
+from tests.support.server import API, Server, eventually
 
 BODY = {"model": "bert", "lenses": ["weights"], "measures": ["entropy"]}
 PATHS = ["", "/maps/weights?layer=0", "/maps/weights?layer=0&format=json", "/grid/weights", "/measures/entropy", "/edges/weights?layer=0&head=0"]  # fmt: skip
@@ -117,18 +117,19 @@ def test_what_is_in_memory_does_not_hide_damage(embedded: Server, path: str) -> 
 
 def test_what_may_still_be_cancelled_is_asked_of_the_record(embedded: Server) -> None:
     """A result may exist before its job has ended; if the job is then cancelled, there is no result."""
-    body = {**BODY, "text": "Cancelled at the last moment."}
-    asked = embedded.client.post(f"{API}/analyses", json=body, headers={"Prefer": "wait=60"})
-    assert asked.status_code == 200  # the first read
-    id_ = asked.json()["id"]
+    embedded.analyse(**{**BODY, "text": "Before it."})
+    child = embedded.child()
+    child.suspend()  # no read sees the end of the job
+    id_ = embedded.submit(**{**BODY, "text": "Cancelled at the last moment."})
+    child.resume()
     paths = [f"/analyses/{id_}{path}" for path in PATHS]
 
-    def becomes(status: str) -> None:
-        with closing(sqlite3.connect(embedded.home / "headscope.db")) as record, record:
-            record.execute("UPDATE jobs SET status = ? WHERE id = ?", (status, id_))
+    def change(statement: str) -> int:
+        with closing(sqlite3.connect(embedded.home / "headscope.db", timeout=60)) as record, record:
+            return record.execute(f"UPDATE jobs SET {statement} AND id = ?", (id_,)).rowcount
 
-    becomes("running")
+    eventually(lambda: change("status = 'running' WHERE status = 'done'"), "the end of the job")
     assert {embedded.get(path).status_code for path in paths for _ in range(2)} == {200}
-    becomes("cancelled")
+    assert change("status = 'cancelled' WHERE status = 'running'")
     assert embedded.get(paths[0]).json()["status"] == "cancelled"
     assert {embedded.get(path).json()["code"] for path in paths[1:]} == {"not-ready"}

@@ -37,6 +37,8 @@ from .studies import Studies
 
 logger = logging.getLogger("headscope")
 T = TypeVar("T")
+# So many results at most are remembered as final.
+MOST_FINAL = 10_000
 
 
 class Service:
@@ -64,6 +66,7 @@ class Service:
         self._admission = Admission(settings, self.catalog)
         self._repairing = threading.Lock()
         self._repairs: set[str] = set()
+        self._final: set[str] = set()  # results, by digest
         with suppress(DatabaseUnavailable):  # the cluster tries again until it is there
             schema.prepare(self.facts)
         self.jobs: Supervisor = (
@@ -220,12 +223,12 @@ class Service:
             stored = self.results.get(id_)
         except Corrupt:
             return True
-        return stored is None or stored.document.get("kind_of", "analysis") == kind
+        return stored is None or _kind_of(stored) == kind
 
     def find(self, id_: str, kind: JobKind = "analysis") -> tuple[Job | None, Stored | None]:
         """Return the job and the result of an analysis or study; either may be None. Raises Unknown or Corrupt."""
         job, stored = self._look_up(id_)
-        if (job and job.kind != kind) or (stored and stored.document.get("kind_of", "analysis") != kind):
+        if (job and job.kind != kind) or (stored and _kind_of(stored) != kind):
             raise unknown_job(kind)
         if stored is None and (job is None or job.status == "done"):
             with self._repairing:  # a thread that quarantines the result holds this lock until it is queued again
@@ -251,12 +254,16 @@ class Service:
                 raise
             return None, stored
         looks = job is None or job.status in ("done", "queued", "running")
-        return job, self.results.get(id_) if looks else None
+        stored = self.results.get(id_) if looks else None
+        if stored is not None and (job is None or job.status == "done"):
+            if len(self._final) >= MOST_FINAL:
+                self._final.clear()
+            self._final.add(stored.digest)
+        return job, stored
 
-    def is_settled(self, id_: str) -> bool:
-        """Return whether no job of that id is unfinished or failed, so that its result alone describes it. Raises DatabaseUnavailable."""
-        job = self.database.get(id_)
-        return job is None or job.status == "done"
+    def is_final(self, stored: Stored) -> bool:
+        """Return whether no job of that id was unfinished or failed when it was looked up, so that the result alone describes it."""
+        return stored.digest in self._final
 
     def queue_position(self, job: Job) -> int | None:
         """Return how many jobs are ahead of this one; None if it is not queued, or the broker cannot be reached."""
@@ -266,7 +273,10 @@ class Service:
             return None
 
     def get_result(self, id_: str, kind: JobKind = "analysis") -> Stored:
-        """Return the result of a finished analysis or study. Raises Unknown, NotReady or Corrupt."""
+        """Return the result of a finished analysis or study; the database is asked for its job until that has ended. Raises Unknown, NotReady or Corrupt."""
+        stored = self.results.get(id_)
+        if stored is not None and self.is_final(stored) and _kind_of(stored) == kind:
+            return stored
         job, stored = self.find(id_, kind)
         if stored is None:
             status = job.status if job else "gone"
@@ -317,6 +327,10 @@ class Service:
                 self._repairs.discard(id_)
                 return job is not None and job.status == "done"
             return id_ in self._repairs
+
+
+def _kind_of(stored: Stored) -> str:
+    return str(stored.document.get("kind_of", "analysis"))
 
 
 def unknown_job(kind: JobKind) -> Unknown:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from asyncio import to_thread
 from collections.abc import Callable, Coroutine, Hashable
 from typing import Any
 
@@ -59,15 +58,14 @@ class CachedRoute(APIRoute):
             stored = service.results.get_cached(id_) if question else None
             if stored is None:
                 return await handle(request)
-            key, done = (stored.digest, stored.fingerprint, question), ("done", stored.digest)
+            key = stored.digest, stored.fingerprint, question
             cached: Response | None = cache.get(key)
             if cached is not None and await visitor.may_read(service, id_):
                 return cached
             response = await handle(request)
             size = len(getattr(response, "body", b""))  # 0 if it is streamed
             unchanged = response.status_code == 200 and service.results.get_cached(id_) == stored
-            if unchanged and 0 < size <= MAX_RESPONSE and (cache.get(done) or await to_thread(service.is_settled, id_)):
-                cache.put(done, True, ENTRY_BYTES)
+            if unchanged and 0 < size <= MAX_RESPONSE and service.is_final(stored):
                 cache.put(key, response, size + ENTRY_BYTES)
             return response
 
