@@ -98,6 +98,18 @@ def draw_patching() -> Figure:
     return side_by_side(figure, (30, 330), {f"{one}: {words[one]}": e.shares for one, e in found.items()}, SHARE)
 
 
+def draw_path_patching() -> Figure:
+    """What every head sends to one head, and what it carries in all."""
+    model = headscope.load("twin-gpt-softmax")
+    path = {"name": "path-patching", "receiver": "5.7", "reads": "value"}
+    words = {"to the value of head 5.7": path, "to everything after it": {"name": "patching"}}
+    figure = Figure(760, 240, f"Patching from “{TEXT}” into “{OTHER}”, on one path and on all")
+    found = {
+        one: headscope.effect(model, TEXT, against=OTHER, target=TARGET, method=method) for one, method in words.items()
+    }
+    return side_by_side(figure, (30, 330), {one: e.shares for one, e in found.items()}, SHARE)
+
+
 def draw_attribution_patching() -> Figure:
     """What every head carries from the plural to the singular: exactly, and estimated."""
     model = headscope.load("twin-gpt-softmax")
@@ -185,6 +197,7 @@ PICTURES: dict[str, Callable[[], Figure]] = {
     "contribution-writes": draw_writes,
     "ablation": draw_ablation,
     "patching": draw_patching,
+    "path-patching": draw_path_patching,
     "attribution-patching": draw_attribution_patching,
     "gradient-attention": draw_gradient_attention,
     "integrated-gradients": draw_integrated_gradients,

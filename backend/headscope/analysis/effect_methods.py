@@ -13,6 +13,8 @@ from ..capture import AttentionSites, CaptureSpec, PathPart, capture, direct_pat
 from ..capture.attention_path import gradients_on_path
 from ..capture.head_logits import extreme_logits
 from ..capture.outputs import AttentionGradients, gradients_of_attention, gradients_of_heads, outputs_of_heads
+from ..capture.path_patching import path_logits
+from ..capture.replaced import ReplacedLogits
 from ..capture.score_path import ScorePath
 from ..core.arrays import Array, to_lists
 from ..core.attention import Kind, Layer, required
@@ -26,6 +28,7 @@ from ..effects.contribution import ContributionParams, contribution, contributio
 from ..effects.gradient_attention import GradientAttentionParams, attributions, with_sign
 from ..effects.integrated_gradients import IntegratedGradientsParams, places_on_path
 from ..effects.patching import PatchingParams, with_heads_of
+from ..effects.path_patching import PathPatchingParams
 from ..effects.score import ScoreParams, split_scores, weights_of
 from ..errors import InvalidRequest, NonFinite, Unsupported
 from ..lenses.alti import ALTI, AltiParams
@@ -276,6 +279,24 @@ def _patching(judged: JudgedInput, params: PatchingParams) -> MethodResult:
     return _between_texts(judged, params.direction, compute)
 
 
+def _path_patching(judged: JudgedInput, params: PathPatchingParams) -> MethodResult:
+    """Return how much of the target the receiver restores in the other text, or destroys in the text itself, when it reads each earlier head of the other one."""
+    ((receiver, (head,)),) = required(_chosen(judged, [params.receiver], "/method/receiver")).items()
+    if receiver == 0:
+        raise InvalidRequest("There are no earlier heads that this head could read.", pointer="/method/receiver")
+
+    def compute(changed: JudgedInput, outputs: list[Tensor], sign: int) -> MethodResult:
+        def exchange(site: int, written: Tensor, heads: Sequence[Sequence[int]]) -> Tensor:
+            judged.begin(site)
+            return with_heads_of(written, heads, outputs[site])
+
+        args = (changed.model, changed.encoded, changed.sites, changed.kind, exchange, changed.ids, changed.position)
+        found = path_logits(*args, (receiver, head), params.reads)
+        return MethodResult(found.ids, target_value(found.logits, found.ids), found.logits, _gains(found, sign))
+
+    return _between_texts(judged, params.direction, compute)
+
+
 def _attribution_patching(judged: JudgedInput, params: AttributionPatchingParams) -> MethodResult:
     """Return an estimate of the effects of patching or ablation."""
     if params.of == "mean" or params.of == "zero":
@@ -354,8 +375,7 @@ def _replaced(judged: JudgedInput, change: Any, ids: list[int], heads: Sequence[
     """Return `sign` times what the target gains when each head is replaced, and what it gains when the named heads are replaced together."""
     args, chosen = (judged.model, judged.encoded, judged.sites, judged.kind), _chosen(judged, heads)
     found = replaced_logits(*args, change, ids, judged.position, chosen)
-    rows, value = torch.stack(found.replaced).double().cpu(), target_value(found.logits, found.ids)  # [L, H, ids]
-    effects = sign * ((rows[..., 0] - rows[..., 1:].sum(-1)).numpy() - value)
+    effects, value = _gains(found, sign), target_value(found.logits, found.ids)
     if np.isfinite(effects).sum() != (effects.size if chosen is None else sum(map(len, chosen.values()))):
         raise NonFinite(NOT_FINITE)
     together = None
@@ -363,7 +383,14 @@ def _replaced(judged: JudgedInput, change: Any, ids: list[int], heads: Sequence[
         joint = sign * (target_value(found.together, found.ids) - value)
         before, after = (_predictions(judged.model, one, PREDICTIONS) for one in (found.logits, found.together))
         together = Together(tuple(heads), joint, before, after)
-    return MethodResult(found.ids, value, found.logits, effects.astype(np.float32), together=together)
+    return MethodResult(found.ids, value, found.logits, effects, together=together)
+
+
+def _gains(found: ReplacedLogits, sign: int) -> Array:
+    """Return `sign` times what the target gains with each head replaced, [L, H]."""
+    rows = torch.stack(found.replaced).double().cpu()  # [L, H, ids]
+    gained = (rows[..., 0] - rows[..., 1:].sum(-1)).numpy() - target_value(found.logits, found.ids)
+    return (sign * gained).astype(np.float32)
 
 
 def _predictions(model: Model, logits: Tensor, count: int) -> Predictions:
@@ -387,6 +414,7 @@ COMPUTE: dict[str, Callable[[JudgedInput, Any], MethodResult]] = {
     "contribution": _contribution,
     "ablation": _ablation,
     "patching": _patching,
+    "path-patching": _path_patching,
     "attribution-patching": _attribution_patching,
     "gradient-attention": _gradient_attention,
     "integrated-gradients": _integrated_gradients,

@@ -7,7 +7,7 @@ is therefore exact, and the products of parts and gradients sum to the output.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -372,6 +372,25 @@ class LinearPass:
         zeros = torch.zeros_like(tensor).detach().requires_grad_()
         self._leaves.append(_Leaf(PathPart("bias", offset.detach(), zeros.detach(), self._layer), zeros))
         return tensor + offset.detach() + zeros
+
+
+def added_parts(modules: Mapping[str, Any], sites: Sequence[Site]) -> Iterator[tuple[str, Any]]:
+    """Yield the modules of the layers that add to the stream and neither attend nor normalise, and the modules within them that have a matrix, with their names."""
+    special = {str(name) for site in sites for name in (site.module, site.projection)}
+
+    def walk(name: str, part: Any, added: bool) -> Iterator[tuple[str, Any]]:
+        if name in special or _is_norm(part):
+            return
+        mixed = any(one.startswith(f"{name}.") for one in special) or any(map(_is_norm, part.modules()))
+        added = added or not mixed
+        if added and any(one.dim() > 1 for one in part.parameters()):
+            yield name, part
+        for child, inner in part.named_children():
+            yield from walk(f"{name}.{child}", inner, added)
+
+    for stack in {str(site.block).rpartition(".")[0] for site in sites}:
+        for child, layer in modules[stack].named_children():
+            yield from walk(f"{stack}.{child}", layer, False)
 
 
 def _own(gradient: Tensor, leaf: _Leaf) -> Tensor:

@@ -6,7 +6,7 @@ Layers below the head return what they returned before, and the heads of a layer
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -103,17 +103,14 @@ class Runner:
         handles = [modules[name].register_forward_pre_hook(partial(self._read, name)) for name in projections]
         if "decoder_input_ids" in self._inputs:
             handles.append(self.model.module.get_encoder().register_forward_hook(self._keep_encoded))
-        kept = [(vars(layer), vars(layer).get("forward")) for layer in layers]
         try:
-            for layer in layers:
-                vars(layer)["forward"] = partial(self._layer, layer.forward)
-            yield
+            with ExitStack() as stack:
+                for layer in layers:
+                    stack.enter_context(replaced_forward(layer, partial(self._layer, layer.forward)))
+                yield
         finally:
             for handle in handles:
                 handle.remove()
-            for attributes, forward in kept:
-                attributes.pop("forward", None)
-                attributes |= {} if forward is None else {"forward": forward}
 
     def first(self) -> Tensor:
         """Run the model as it is and return the logits of the position."""
@@ -190,6 +187,18 @@ class Runner:
         change = self.changes.get(self.upcoming)
         self.upcoming += 1
         return None if change is None else (change(args[0]), *args[1:])
+
+
+@contextmanager
+def replaced_forward(part: Any, forward: Callable[..., Any]) -> Iterator[None]:
+    """Let a module compute something else within this context."""
+    attributes, own = vars(part), vars(part).get("forward")
+    attributes["forward"] = forward
+    try:
+        yield
+    finally:
+        attributes.pop("forward")
+        attributes |= {} if own is None else {"forward": own}
 
 
 def _copies(value: Any, size: int) -> Any:

@@ -38,7 +38,8 @@ from .output import JSON, format_number, print_table
     default="contribution",
     show_default=True,
     type=MethodType("method", EFFECTS),
-    help="contribution, ablation, ablation:how=zero, patching, attribution-patching, gradient-attention, integrated-gradients, alti-logit, or score:head=4.5,query=-1,key=0.",
+    help="contribution, ablation, ablation:how=zero, patching, path-patching:receiver=4.5, attribution-patching, gradient-attention, integrated-gradients, "
+    "alti-logit, or score:head=4.5,query=-1,key=0.",
 )
 @KIND
 @MAX_TOKENS

@@ -10,6 +10,7 @@ from .contribution import CONTRIBUTION
 from .gradient_attention import GRADIENT_ATTENTION
 from .integrated_gradients import INTEGRATED_GRADIENTS
 from .patching import PATCHING
+from .path_patching import PATH_PATCHING
 from .score import SCORE
 
 EFFECTS: dict[str, EffectMethod] = {
@@ -18,6 +19,7 @@ EFFECTS: dict[str, EffectMethod] = {
         CONTRIBUTION,
         ABLATION,
         PATCHING,
+        PATH_PATCHING,
         ATTRIBUTION_PATCHING,
         GRADIENT_ATTENTION,
         INTEGRATED_GRADIENTS,

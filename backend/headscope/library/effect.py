@@ -49,7 +49,8 @@ def effect(
     text, or its token ids, with as many tokens. `kind` chooses the heads of an encoder-decoder, those of its decoder by default; other arguments are those
     of `analyze`. `predictions` is the number of most likely tokens to return.
 
-    The method "score" is about no prediction, but about why a head looks where it looks: its parameters are `head`, such as "4.5", `query`, `key` and `side`.
+    The method "path-patching" patches one path, from every head to the query, key or value (`reads`) of one `receiver`. "score" is about no
+    prediction, but about why a head looks where it looks: its parameters are `head`, such as "4.5", `query`, `key` and `side`.
 
     Raises a HeadscopeError; Unsupported for models without an output head, and where the sum of all parts is not the logit.
 
