@@ -59,8 +59,8 @@ export class HeadEffects {
   readonly reason: string = $derived.by(() => {
     const analysis = this.#analysis
     if (!analysis) return ''
-    const refused = this.#support && Object.values(this.#support)
-    if (refused && refused.length > 0 && refused.every(Boolean)) return refused[0] ?? ''
+    const refused = this.methods.map(({ name }) => this.#support?.[name] ?? '')
+    if (refused.length > 0 && refused.every(Boolean)) return refused[0]
     if (analysis.mechanism !== 'softmax') return NOT_SOFTMAX
     return this.position === undefined ? PIN : ''
   })
