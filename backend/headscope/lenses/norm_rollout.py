@@ -33,6 +33,5 @@ NORM_ROLLOUT = Lens(
     of="layer",
     undefined="no token contributes",
     join=join,
-    phrases={"": ("value weighted rollout", "rollout of norms")},
     read=read,
 )

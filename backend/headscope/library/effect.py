@@ -38,16 +38,14 @@ def effect(
 
     `target` is a token or a class, by its text (" Paris", with its space) or its number; a pair of them, for the difference of their logits; by default the
     model's own choice. `position` is the token at which the model predicts, counted from 0, or from the end if negative: by default the last one of a causal
-    model or a decoder, and the mask token of a masked one. `method` is "contribution", what a head writes on the direct path, whose parameter `sources`
-    splits that by token, and whose `writes` names the logits that the head raises and lowers most; or "ablation", by how much the target falls without the
-    head, whose parameter `how` is "mean" or "zero"; or "patching", how much of the target's difference to another text the head carries, whose parameter
-    `direction` is "denoise" or "noise"; or "attribution-patching", an estimate of one of these from a gradient, whose parameter `of` names the effect;
-    or "gradient-attention", a map of every head:
-    each attention weight times the gradient of the target there, whose parameter `sign` is "keep", "clamp" or "drop"; or
-    "integrated-gradients", the same with the mean gradient at `steps` places on the path from no attention in a layer to all of it; or
-    "alti-logit", contributions by token of the input. `against` is the other
-    text, or its token ids, with as many tokens. `kind` chooses the heads of an encoder-decoder, those of its decoder by default; other arguments are those
-    of `analyze`. `predictions` is the number of most likely tokens to return.
+    model or a decoder, and the mask token of a masked one. `method` is "contribution", what a head writes on the direct path, whose parameter `sources` splits
+    that by token, and whose `writes` names the logits that the head raises and lowers most; or "ablation", by how much the target falls without the head, whose
+    parameter `how` is "mean" or "zero"; or "patching", how much of the target's difference to another text the head carries, whose parameter `direction` is
+    "denoise" or "noise"; or "attribution-patching", an estimate of one of these from a gradient, whose parameter `of` names the effect; or
+    "gradient-attention", a map of every head: each attention weight times the gradient of the target there, whose parameter `sign` is "keep", "clamp" or
+    "drop"; or "integrated-gradients", the same with the mean gradient at `steps` places on the path from no attention in a layer to all of it; or "alti-logit",
+    contributions by token of the input. `against` is the other text, or its token ids, with as many tokens. `kind` chooses the heads of an encoder-decoder,
+    those of its decoder by default; other arguments are those of `analyze`. `predictions` is the number of most likely tokens to return.
 
     The method "path-patching" patches one path, from every head to the query, key or value (`reads`) of one `receiver`. "score" is about no
     prediction, but about why a head looks where it looks: its parameters are `head`, such as "4.5", `query`, `key` and `side`.
