@@ -281,11 +281,11 @@ def walk_the_tour(visit: Visit) -> None:
     act(visit, visit.page.get_by_role("dialog").get_by_role("button", name=re.compile("What a pronoun looks at")))
     visit.settled(before)
     caption = visit.page.get_by_role("complementary", name="Tour of the lenses")
-    expect(caption).to_contain_text("1 of 12")
+    expect(caption).to_contain_text("1 of 13")
     before = visit.now()
     act(visit, caption.get_by_role("button", name="Next"))
     visit.settled(before)
-    expect(caption).to_contain_text("2 of 12")
+    expect(caption).to_contain_text("2 of 13")
     act(visit, caption.get_by_role("button", name="Close the caption"))
     expect(caption).to_have_count(0)
 

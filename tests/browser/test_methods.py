@@ -23,12 +23,17 @@ def offered(menu: Locator) -> list[str]:
 
 
 def test_menus_offer_everything_with_reasons(visit: Visit) -> None:
-    """All lenses, by whether they read heads or layers, and all mechanisms; what the model can't carry is disabled and says why."""
+    """All lenses, by whether they read heads or layers, maps of effects, and all mechanisms; what the model can't carry is disabled and says why."""
     visit.open(address(text=TEXT))
     lens = visit.page.get_by_role("combobox", name="Lens")
-    comes_to(lambda: sorted(offered(lens)), sorted(LENSES))
-    expect(lens.locator("optgroup")).to_have_count(2)
-    expect(lens.locator("option:disabled")).to_have_count(0)
+    effects = ["effect.gradient-attention", "effect.integrated-gradients"]
+    comes_to(lambda: sorted(offered(lens)), sorted([*LENSES, *effects]))
+    expect(lens.locator("optgroup")).to_have_count(3)
+    refused = lens.locator("option:disabled")
+    expect(refused).to_have_count(2)
+    for option in refused.all():
+        assert option.get_attribute("value") in effects
+        assert "no head" in (option.get_attribute("title") or "")
     comes_to(lambda: offered(visit.page.get_by_role("combobox", name="Mechanism")), list(MECHANISMS))
     visit.page.goto(f"{visit.root}/{address(text='The cat sat.', model='deep')}")
     visit.page.reload()

@@ -53,7 +53,7 @@ def test_the_tour_goes_on(visit: Visit) -> None:
     visit.page.get_by_role("button", name="Examples", exact=True).click()
     visit.page.get_by_role("button", name="Tour of the lenses").click()
     caption = step(visit, "Weights")
-    expect(caption).to_contain_text("Tour of the lenses, 1 of 12. What a pronoun looks at. Point at “it”")
+    expect(caption).to_contain_text("Tour of the lenses, 1 of 13. What a pronoun looks at. Point at “it”")
     step(visit, "Next")
     expect(caption).to_contain_text("A column without effect.")
     expect(visit.page.get_by_role("combobox", name="Lens")).to_have_value("effective")

@@ -226,6 +226,7 @@ def test_public_names() -> None:
     """The interface is exactly this."""
     assert sorted(headscope.__all__) == sorted(dir(headscope))
     assert set(headscope.__all__) == {
+        "BATTERIES",
         "COMPARISONS",
         "EFFECTS",
         "FIGURES",
@@ -235,6 +236,7 @@ def test_public_names() -> None:
         "STUDY_FIGURES",
         "Analysis",
         "Effect",
+        "HeadScores",
         "Model",
         "Study",
         "__version__",
@@ -244,6 +246,7 @@ def test_public_names() -> None:
         "effect",
         "errors",
         "from_attentions",
+        "head_scores",
         "learn_pasta",
         "load",
         "open",

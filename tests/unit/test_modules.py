@@ -217,7 +217,7 @@ def test_a_kernel_in_the_configuration(tmp_path: Path, values: dict[str, Any]) -
 def test_the_table_holds_for_its_version_of_transformers_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """With another version nothing is refused on the word of the table: models are examined when they are loaded."""
     known = headscope.load("minilm").facts
-    bloom = known.__class__("bloom", "decoder", 2, 4, 8, 512)
+    bloom = known.__class__("bloom", "decoder", 2, 4, 8, 512, predicts="next-token")
     assert "capture" in support.find_missing(bloom, "self")
     monkeypatch.setattr(support, "version", lambda package: "99.0.0")
     support._families.cache_clear()
