@@ -185,7 +185,7 @@ def test_lists_are_ones_own(lab: Users, adas: str) -> None:
         seen |= {item["id"] for item in page["items"]}
         cursor = page["next"]
     assert adas in seen
-    assert not seen & emmys
+    assert not seen & batch
     refused(lab.anonymous.get(f"{API}/analyses"))
 
 

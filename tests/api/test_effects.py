@@ -275,4 +275,6 @@ def test_the_rights_are_those_of_the_analysis(lab: Users) -> None:
     assert lab.emmy.post(path, json={}).json()["id"] == document["id"]
     assert lab.emmy.delete(own).status_code == 204
     assert lab.ada.get(own).json() == document
+    assert lab.emmy.delete(f"{API}/analyses/{id_}").status_code == 204
+    assert lab.ada.get(own).json() == document
     lab.ada.delete(f"{API}/analyses/{id_}/share")
