@@ -65,7 +65,7 @@ def head_layer(
         weights=weights,
         values=V,
         output=weights @ V.repeat_interleave(heads // groups, 0),
-        keys=Keys("mask", mask) if rule == "window" else Keys(rule),  # type: ignore[arg-type]
+        keys=Keys.of(mask) if rule == "window" else Keys(rule),  # type: ignore[arg-type]
         epsilon=EPSILON,
         axes=Axes(tokens[: queries or n], tokens),
         query=torch.zeros(heads, queries or n, 1),

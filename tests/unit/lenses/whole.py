@@ -76,7 +76,7 @@ def random_layer(shape: Shape, index: int = 0) -> Layer:
         return torch.randn(*size, generator=generator, dtype=torch.float64).to(shape.dtype)
 
     n, d = shape.n, 6
-    keys = Keys("mask", torch.ones(n, n).tril().triu(-2).bool()) if shape.rule == "mask" else Keys(shape.rule)
+    keys = Keys.of(torch.ones(n, n).tril().triu(-2).bool()) if shape.rule == "mask" else Keys(shape.rule)
     logits = 2 * random(shape.heads, n, n)
     weights = logits.masked_fill(~keys.allowed(n, n), -torch.inf).softmax(-1)
     values = random(shape.groups, n, shape.width)

@@ -40,7 +40,7 @@ def sentence(
 
 
 def allowed(rule: str, n: int) -> Array:
-    """The mask [Q, K] of each rule; window and band are given to the layer as masks."""
+    """The mask [Q, K] of each rule; window and band are given to the layer as intervals."""
     queries, keys = np.indices((n, n))
     return {
         "all": keys >= 0,
@@ -59,7 +59,7 @@ def rows(seed: int, heads: int, mask: Array, sharpness: float = 2.0) -> Array:
 def head_layer(weights: Any, tokens: tuple[Token, ...], rule: str = "all") -> Layer:
     """A layer with these weights [H, Q, K] between these tokens."""
     weights, n, none = torch.as_tensor(weights, dtype=torch.float32), len(tokens), torch.zeros(0)
-    keys = Keys("mask", torch.as_tensor(allowed(rule, n))) if rule in ("window", "band") else Keys(rule)  # type: ignore[arg-type]
+    keys = Keys.of(torch.as_tensor(allowed(rule, n))) if rule in ("window", "band") else Keys(rule)  # type: ignore[arg-type]
     return Layer(0, tuple(range(len(weights))), weights, none, none, keys, 1e-7, Axes(tokens, tokens), none, none)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from transformers import BertConfig, BertModel
 
 import headscope
@@ -16,7 +17,7 @@ from headscope.errors import Unsupported
 from ..conftest import TINY, VOCABULARY
 from ..effects.test_contribution import FAMILIES, SMALL, TOKENS, _t5, perturbed
 
-Array = Any
+Array = NDArray[Any]
 HEADS = 4
 
 
@@ -68,7 +69,10 @@ def gemma2(module: Any, layer: int, head: int) -> tuple[Array, Array, Array]:
     return value, output @ gained(weights(module, name) + 1, False), end
 
 
-@pytest.mark.parametrize("family", ["gpt2", "llama", "gemma2"])
+MATRICES = {"gpt2": gpt2, "llama": llama, "gemma2": gemma2}
+
+
+@pytest.mark.parametrize("family", MATRICES)
 def test_is_the_sum_of_the_eigenvalues_of_the_whole_matrix(family: str) -> None:
     """[vocabulary, vocabulary], in float64, less what all logits share."""
     torch.manual_seed(0)
@@ -77,7 +81,7 @@ def test_is_the_sum_of_the_eigenvalues_of_the_whole_matrix(family: str) -> None:
     found = measured(module)
     for layer in range(len(found)):
         for head in range(HEADS):
-            value, output, end = globals()[family](module, layer, head)
+            value, output, end = MATRICES[family](module, layer, head)
             logits = embedding @ value @ output @ end
             values = np.linalg.eigvals(logits - logits.mean(-1, keepdims=True))
             assert len(values) == VOCABULARY
@@ -102,6 +106,7 @@ def test_heads_whose_score_is_known() -> None:
 
 def test_changed_weights_are_read_again() -> None:
     """Of the embedding, too, which is cached."""
+    torch.manual_seed(0)
     module = TINY["llama"]().eval()
     before = measured(module)
     with torch.no_grad():
