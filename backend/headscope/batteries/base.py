@@ -30,14 +30,14 @@ class TokenSource(Protocol):
 
 @dataclass(frozen=True)
 class AttentionPrompt:
-    """Token ids, and bool [Q, K]: the keys that are right for each query, and `others` that could be. Queries without both do not count."""
+    """Token ids, and bool [Q, K]: the keys that are `right` for each query, and the `others` that the control draws from. Queries without both do not count."""
 
     ids: list[int]
     right: Array
     others: Array
 
     def score(self, weights: Array) -> tuple[Array, Array]:
-        """Return the share of the attention of the queries that goes to right keys, and to as many others drawn at random: weights [..., Q, K] -> [...] each.
+        """Return the share of the attention of the queries that goes to right keys, and to as many others drawn at random: weights [..., Q, K] -> [...] each, 0..1.
 
         The second is the mean over all draws.
         """
@@ -51,16 +51,16 @@ class AttentionPrompt:
 
 @dataclass(frozen=True)
 class ChoicePrompt:
-    """Token ids, and tokens that may follow them, of which number `right` is the right one."""
+    """Token ids, and the ids of tokens that may follow them, of which number `right` is the right one."""
 
     ids: list[int]
     answers: list[int]
     right: int
 
     def score(self, written: Array) -> tuple[Array, Array]:
-        """Return whether a head raises the right answer most, and the chance that it raises most one of the others that is drawn at random.
+        """Return whether a head raises the right answer most, and the chance that it raises most another answer that is drawn at random: [...] each, 0..1.
 
-        written [..., answers] are contributions to their logits -> [...] each.
+        written [..., answers] are contributions to their logits.
         """
         hit = (written.argmax(-1) == self.right).astype(float)
         return hit, (1 - hit) / (len(self.answers) - 1)

@@ -9,31 +9,18 @@ from .base import Battery, ChoicePrompt, TokenSource
 
 LISTS = (
     ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"],
-    [
-        "January",
-        "February",
-        "March",
-        "April",
-        "May",
-        "June",
-        "July",
-        "August",
-        "September",
-        "October",
-        "November",
-        "December",
-    ],
+    ["January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December"],
     ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"],
     ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"],
     [*"ABCDEFGHIJKLMNOPQRSTUVWXYZ"],
-)
+)  # fmt: skip
 SHOWN = 3
 LEAST = 6  # words of a list that are one token each
 NO_LISTS = "Days, months, numbers and letters are several tokens each in this model, so successors cannot be tested."
 
 
 def make_successor(random: np.random.Generator, vocabulary: TokenSource) -> ChoicePrompt:
-    """Three words in a row; the answers are all words of the list."""
+    """Return a prompt of three words in a row, whose answers are all words of the list. Raises Unsupported if no list has enough words of one token."""
     known = [runs for words in LISTS if (runs := _runs(words, vocabulary.find(words)))]
     if not known:
         raise Unsupported(NO_LISTS)
@@ -43,7 +30,7 @@ def make_successor(random: np.random.Generator, vocabulary: TokenSource) -> Choi
 
 
 def _runs(words: list[str], found: dict[str, int]) -> list[tuple[str, list[int], int]]:
-    """Return every row of words whose successor is one token, with the numbers of all such words and the place of the successor among them."""
+    """Return every three words in a row whose successor is one token, with the token ids of all such words of the list and the place of the successor among them."""
     places, answers = {word: place for place, word in enumerate(found)}, [*found.values()]
     starts = [start for start in range(len(words) - SHOWN) if words[start + SHOWN] in found]
     rows = [(" ".join(words[start : start + SHOWN]), answers, places[words[start + SHOWN]]) for start in starts]

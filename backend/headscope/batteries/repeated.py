@@ -22,7 +22,7 @@ def _prompt(ids: list[int], right: Array) -> AttentionPrompt:
 
 
 def make_previous(random: np.random.Generator, vocabulary: TokenSource) -> AttentionPrompt:
-    """The key before each query."""
+    """Return a prompt whose right keys are those before each query."""
     ids = repeated_tokens(random, vocabulary)
     return _prompt(ids, np.eye(len(ids), k=-1, dtype=bool))
 
@@ -33,19 +33,19 @@ def _make_repeated(role: str, random: np.random.Generator, vocabulary: TokenSour
 
 
 def make_duplicate(random: np.random.Generator, vocabulary: TokenSource) -> AttentionPrompt:
-    """The earlier occurrence of each token."""
+    """Return a prompt whose right keys are the earlier occurrences of each token."""
     return _make_repeated("duplicate", random, vocabulary)
 
 
 def make_induction(random: np.random.Generator, vocabulary: TokenSource) -> AttentionPrompt:
-    """The token after the earlier occurrence of each token."""
+    """Return a prompt whose right keys are the tokens after the earlier occurrence of each token."""
     return _make_repeated("induction", random, vocabulary)
 
 
 PREVIOUS_TOKEN = Battery(
     name="previous-token",
     title="Previous token",
-    doc="Attends to the token before, whatever it is: the share of attention on it, in random tokens.",
+    doc="Attends to the token before: the share of attention on it, in random tokens.",
     not_="Not a use of that token: some heads only mark where it is.",
     citation="Olsson et al. 2022, In-context Learning and Induction Heads",
     make=make_previous,

@@ -7,41 +7,13 @@ import numpy as np
 from .base import AttentionPrompt, Battery, Span, TokenSource, earlier, from_the_last, within
 
 NAMES = [
-    "Mary",
-    "John",
-    "Tom",
-    "James",
-    "Anna",
-    "Sarah",
-    "Peter",
-    "Paul",
-    "Kate",
-    "Emma",
-    "David",
-    "Mark",
-    "Alice",
-    "Jack",
-    "Laura",
-    "Simon",
-    "Lucy",
-    "Henry",
-]
+    "Mary", "John", "Tom", "James", "Anna", "Sarah", "Peter", "Paul", "Kate", "Emma", "David", "Mark", "Alice", "Jack", "Laura", "Simon", "Lucy", "Henry",
+]  # fmt: skip
 PLACES = ["store", "park", "school", "office", "garden", "station", "hospital", "library", "restaurant", "museum"]
 THINGS = ["drink", "book", "ring", "letter", "ball", "computer", "basket", "kiss", "bone", "key"]
 CITIES = [
-    "London",
-    "Paris",
-    "Rome",
-    "Berlin",
-    "Tokyo",
-    "Madrid",
-    "Vienna",
-    "Boston",
-    "Chicago",
-    "Moscow",
-    "Dublin",
-    "Oslo",
-]
+    "London", "Paris", "Rome", "Berlin", "Tokyo", "Madrid", "Vienna", "Boston", "Chicago", "Moscow", "Dublin", "Oslo",
+]  # fmt: skip
 # {a}, {b}: the two names. The second {b} is the subject, so the sentence goes on with {a}.
 STORIES = (
     "When {a} and {b} went to the {place}, {b} gave a {thing} to",
@@ -64,7 +36,7 @@ def _spans(text: str, word: str) -> list[Span]:
 
 
 def make_retrieval(random: np.random.Generator, vocabulary: TokenSource) -> AttentionPrompt:
-    """The city of the thing that the last sentence asks for; the others are the cities of other things."""
+    """Return a prompt of six facts: right is the city of the thing that the last sentence asks for, and the others are those of other things."""
     things, cities, asked = _pick(random, THINGS, FACTS), _pick(random, CITIES, FACTS), int(random.integers(FACTS))
     facts = "".join(f"The {thing} is in {city}. " for thing, city in zip(things, cities, strict=True))
     tokens = vocabulary.read(text := f"{facts}The {things[asked]} is in")
@@ -73,7 +45,7 @@ def make_retrieval(random: np.random.Generator, vocabulary: TokenSource) -> Atte
 
 
 def make_s_inhibition(random: np.random.Generator, vocabulary: TokenSource) -> AttentionPrompt:
-    """The second occurrence of the subject's name, from where the indirect object follows; the others are the first occurrences of both names."""
+    """Return a prompt that the indirect object follows: right is the second occurrence of the subject's name, and the others are the first occurrences of both."""
     a, b = _pick(random, NAMES, 2)
     place, thing = _pick(random, PLACES, 1)[0], _pick(random, THINGS, 1)[0]
     text = str(random.choice(STORIES)).format(a=a, b=b, place=place, thing=thing)
@@ -82,7 +54,7 @@ def make_s_inhibition(random: np.random.Generator, vocabulary: TokenSource) -> A
 
 
 def make_delimiter(random: np.random.Generator, vocabulary: TokenSource) -> AttentionPrompt:
-    """Commas and full stops before each word; the others are the words before it."""
+    """Return a prompt of random words in sentences: right are commas and full stops before each word, and the others are the words before it."""
     parts = [_pick(random, [*THINGS, *PLACES], int(random.integers(2, 6))) for _ in range(2 * SENTENCES)]
     text = " ".join(" ".join(part) + ",."[number % 2] for number, part in enumerate(parts))
     tokens = vocabulary.read(text)
@@ -111,7 +83,7 @@ RETRIEVAL = Battery(
 DELIMITER = Battery(
     name="delimiter",
     title="Delimiter",
-    doc="Attends to commas and full stops: the share of the attention of words on them, in words without a meaning together.",
+    doc="Attends to commas and full stops: the share of the attention of words on them, in sentences of random words.",
     not_="Not a use of the sentence that ends there: delimiters are also where heads rest.",
     citation="Clark et al. 2019, What Does BERT Look At?, sec. 3.2",
     make=make_delimiter,

@@ -25,9 +25,7 @@ from .output import JSON, format_number, print_table, progress_bar
     help="Battery; may be repeated.  [default: all that the model allows]",
 )
 @click.option("--prompts", default=20, show_default=True, type=click.IntRange(1, 10_000), help="Prompts per battery.")
-@click.option(
-    "--seed", default=0, show_default=True, type=click.IntRange(0), help="Number that the prompts follow from."
-)
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="Seed of the random prompts.")
 @click.option(
     "--top", default=3, show_default=True, type=click.IntRange(1), help="Number of heads to print per battery."
 )

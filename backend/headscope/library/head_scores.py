@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -20,7 +20,7 @@ from ..models.loading import Model
 from ..models.vocabulary import ModelVocabulary
 from .analysis import analyze, load
 
-NOT_CAUSAL = "Batteries test language models that predict the next token, and this model is none."
+NOT_CAUSAL = "Batteries test language models that predict the next token. This model does not."
 MOST_PROMPTS = 10_000
 
 
@@ -82,21 +82,12 @@ def head_scores(
     """
     model = load(model)
     names = list(BATTERIES if batteries is None else batteries)
-    for name in names:
-        if name not in BATTERIES:
-            raise InvalidRequest(
-                f"There is no such battery. Choose one of {', '.join(BATTERIES)}.", pointer="/batteries"
-            )
-    if not 1 <= prompts <= MOST_PROMPTS:
-        raise InvalidRequest(f"prompts must be 1 to {MOST_PROMPTS}.", pointer="/prompts")
-    if model.facts.kind != "decoder":
-        raise Unsupported(NOT_CAUSAL, pointer="/model")
+    _check(model, names, prompts)
     vocabulary, missing, found = ModelVocabulary(model), dict[str, str](), dict[str, tuple[Array, Array]]()
     for number, name in enumerate(names):
+        step = partial(_step, progress, name, number, len(names))
         try:
-            found[name] = _scores(
-                model, name, vocabulary, prompts, seed, partial(_step, progress, name, number, len(names))
-            )
+            found[name] = _scores(model, name, vocabulary, prompts, seed, step)
         except Unsupported as error:
             if batteries is not None:
                 raise
@@ -112,6 +103,16 @@ def head_scores(
         controls={name: controls for name, (_, controls) in found.items()},
         missing=missing,
     )
+
+
+def _check(model: Model, names: Collection[str], prompts: int) -> None:
+    """Raise InvalidRequest for batteries and numbers of prompts that do not exist, and Unsupported for models that are no causal language models."""
+    if not BATTERIES.keys() >= set(names):
+        raise InvalidRequest(f"There is no such battery. Choose one of {', '.join(BATTERIES)}.", pointer="/batteries")
+    if not 1 <= prompts <= MOST_PROMPTS:
+        raise InvalidRequest(f"prompts must be 1 to {MOST_PROMPTS}.", pointer="/prompts")
+    if model.facts.kind != "decoder":
+        raise Unsupported(NOT_CAUSAL, pointer="/model")
 
 
 def _step(progress: Progress, name: str, number: int, count: int, fraction: float) -> None:
@@ -136,7 +137,7 @@ def _scores(
 
 
 def _written(model: Model, prompt: ChoicePrompt) -> Array:
-    """Return what all heads contribute to the logits of the answers, [L, H, answers]."""
+    """Return what all heads contribute to the logits of the answers on the direct path, [L, H, answers]."""
     read, encoded = partial(chosen_logits, ids=prompt.answers), model.encode(token_ids=prompt.ids)
     sites = examine(model)
     with model.lock, model.using("float32"):

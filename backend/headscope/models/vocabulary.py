@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..core.arrays import Array
 from ..core.tokens import Token
 from ..errors import Unsupported
 from .model import Model
@@ -15,28 +13,24 @@ from .model import Model
 TOO_SMALL = "The vocabulary of this model has too few ordinary tokens for such a prompt."
 
 
-@dataclass(frozen=True)
 class ModelVocabulary:
-    """The tokens of a model. `ordinary` ones are words after a space, or, without a tokenizer, all that are not special."""
+    """The tokens of a model. Ordinary ones are words after a space, or, without a tokenizer, all that are not special."""
 
-    model: Model
-    ordinary: Array = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "ordinary", np.array(_ordinary(self.model)))
+    def __init__(self, model: Model) -> None:
+        self._model, self._ordinary = model, np.array(_ordinary(model))
 
     def draw(self, random: np.random.Generator, count: int) -> list[int]:
         """Return different ordinary tokens, drawn at random. Raises Unsupported if there are fewer."""
-        if count > len(self.ordinary):
+        if count > len(self._ordinary):
             raise Unsupported(TOO_SMALL)
-        drawn: list[int] = random.choice(self.ordinary, count, replace=False).tolist()
+        drawn: list[int] = random.choice(self._ordinary, count, replace=False).tolist()
         return drawn
 
     def read(self, text: str) -> tuple[Token, ...]:
         """Return the tokens of a text, special ones included. Raises Unsupported without a tokenizer."""
-        if self.model.tokenizer is None:
-            raise Unsupported(self.model.no_tokenizer)
-        return tuple(self.model.encode(text).tokens)
+        if self._model.tokenizer is None:
+            raise Unsupported(self._model.no_tokenizer)
+        return tuple(self._model.encode(text).tokens)
 
     def find(self, words: Sequence[str]) -> dict[str, int]:
         """Return the words that are one token after a space, with its number. Raises Unsupported without a tokenizer."""
