@@ -97,8 +97,10 @@ class Supervisor(ABC):
 
     def _note(self, problem: str) -> None:
         """Note and log whether jobs can run."""
-        if problem != self._problem:
-            logger.warning("jobs keep waiting: %s", problem) if problem else logger.info("jobs can run")
+        if problem and problem != self._problem:
+            logger.warning("jobs keep waiting: %s", problem)
+        elif self._problem and not problem:
+            logger.info("jobs can run")
         self._connected, self._problem = not problem, problem
 
     def _reconcile(self) -> None:

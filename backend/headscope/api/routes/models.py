@@ -100,7 +100,9 @@ def _describe(service: Service, visitor: Visitor, model: str) -> ModelDetail:
     methods = (
         {name: getattr(kinds[0], name) for name in METHODS}
         if kinds
-        else {name: _check_support(known, {}, card["reason"]) for name, known in METHODS.items()}
+        else {
+            name: [_support(method, {}, card["reason"]) for method in known.values()] for name, known in METHODS.items()
+        }
     )
     job = service.downloads.find(located)
     download = job and Download(status=job.status, fraction=job.fraction, detail=job.detail, error=job.error)
@@ -121,21 +123,15 @@ def _describe_kind(facts: Facts, kind: Kind, local: bool) -> KindDetail:
         heads=tower.heads,
         head_width=tower.head_width,
         max_tokens=tower.max_tokens,
-        **{name: _check_support(known, missing, None) for name, known in METHODS.items()},
+        **{name: [_support(method, missing) for method in known.values()] for name, known in METHODS.items()},
         effects=[
-            _support(one, missing, support.explain_silence(facts, kind, one.of) if local else None)
-            for one in EFFECTS.values()
+            _support(method, missing, support.explain_silence(facts, kind, method.of) if local else None)
+            for method in EFFECTS.values()
         ],
     )
 
 
-def _check_support(
-    known: Mapping[str, Declaration], missing: Mapping[str, str], unavailable: str | None
-) -> list[Support]:
-    """Return whether each method is supported; `unavailable` is the reason if none is."""
-    return [_support(method, missing, unavailable) for method in known.values()]
-
-
-def _support(method: Declaration, missing: Mapping[str, str], unavailable: str | None) -> Support:
+def _support(method: Declaration, missing: Mapping[str, str], unavailable: str | None = None) -> Support:
+    """Return whether a method is supported; `unavailable` is the reason if no method is."""
     reason = unavailable or explain_missing(method, missing)
     return Support(name=method.name, supported=reason is None, reason=reason)
