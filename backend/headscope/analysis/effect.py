@@ -17,7 +17,7 @@ from ..errors import Unsupported
 from ..models.loading import Model
 from ..models.support import BEFORE_DECODER
 from ..models.tokens import Encoded
-from .effect_methods import COMPUTE, JudgedInput, Score, Step, Together
+from .effect_methods import COMPUTE, JudgedInput, MethodResult, Score, Step, Together
 from .effect_request import EffectRequest
 from .predictions import Predictions, WrittenLogit, texts_of, top_predictions, written_logits
 from .target import Target, find_output, find_position
@@ -119,7 +119,7 @@ def compute(
     other: Encoded | None = None,
     step: Step = lambda fraction: None,
 ) -> Effect:
-    """Return what every head of a kind does to a prediction for this input.
+    """Return what every head of a kind does to a prediction for this input, or to the score of a cell.
 
     `image` says whether an image is read beside a text; `other` is the text of `against`. `step(fraction)` is called at every layer and may raise to stop.
     Raises the errors of `headscope.effect`.
@@ -137,18 +137,20 @@ def compute(
     judged = JudgedInput(model, encoded, sites, of, ids, position, other, step)
     with model.lock, model.using(dtype):
         found = COMPUTE[declared.name](judged, request.params)
-    axes, chosen = encoded.axes(of), sites.of(of)
+    return _with_axes(judged, request, found)
+
+
+def _with_axes(judged: JudgedInput, request: EffectRequest, found: MethodResult) -> Effect:
+    """Return the result of a method with what its axes and numbers are."""
+    model, kind = judged.model, judged.kind
+    axes, chosen = judged.encoded.axes(kind), judged.sites.of(kind)
+    position = judged.position if found.score is None else found.score.query
+    logits = None if found.logits is None else found.logits.float().cpu().numpy()
     return Effect(
         model=model.name,
         method=request.params.model_dump(),
-        target=Target(
-            found.ids,
-            tuple(texts_of(model, found.ids)),
-            position if found.score is None else found.score.query,
-            found.value,
-            found.capped,
-        ),
-        kind=of,
+        target=Target(found.ids, tuple(texts_of(model, found.ids)), position, found.value, found.capped),
+        kind=kind,
         layers=[site.layer for site in chosen],
         heads=list(range(chosen[0].heads)),
         tokens=list(axes.queries),
@@ -162,9 +164,7 @@ def compute(
         baseline=found.baseline,
         together=found.together,
         score=found.score,
-        predictions=None
-        if found.logits is None
-        else top_predictions(model, found.logits.float().cpu().numpy(), request.predictions),
+        predictions=None if logits is None else top_predictions(model, logits, request.predictions),
     )
 
 

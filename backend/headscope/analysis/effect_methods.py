@@ -54,14 +54,15 @@ NOT_THE_SCORE = (
     "What leads from the residual stream of this model to the queries and keys of this head is more than linear maps, normalisations and a rotation, "
     "so its scores cannot be split among the parts below."
 )
-NO_HEAD = "This model has no such head. Name heads as layer.head, both counted from 0."
+NO_SUCH_HEAD = "This model has no such head. Name heads as layer.head, both counted from 0."
 
 
 @dataclass(frozen=True)
 class Score:
-    """A score of a head: why the token `query` looks at the token `key`.
+    """A score of a head: why the token `query` looks at the token `key`, both counted from 0.
 
-    terms  name -> float32 [K], NaN where the query may not attend: what sums to the scores of the query, "score", and "weight", what the softmax makes of them
+    terms  name -> float32 [K], NaN where the query may not attend: "content", and "rotation", "cap" and "position" where the model has them, which sum to
+           "score"; and "weight", what the softmax makes of it
     """
 
     query: int
@@ -150,8 +151,8 @@ def _contribution(judged: JudgedInput, params: ContributionParams) -> MethodResu
     own = [part for part in path.parts if part.site is not None and part.site.kind == judged.kind]
     sources = np.stack([_sources(part, judged.position) for part in own]) if params.sources else None
     writes = _writes(own) if params.writes else None
-    effects = parts[judged.kind]
-    return MethodResult(path.ids, path.value, path.logits, effects, path.capped, None, None, sources, writes, parts)
+    found = path.ids, path.value, path.logits, parts[judged.kind], path.capped
+    return MethodResult(*found, sources=sources, writes=writes, parts=parts)
 
 
 def _contributions(path: Sequence[PathPart]) -> dict[str, Array]:
@@ -231,9 +232,7 @@ def _score(judged: JudgedInput, params: ScoreParams) -> MethodResult:
     parts = _contributions(path.parts_to(key, params.side))
     parts |= {name: terms[name][[key]].cpu().numpy() for name in ("cap", "position") if name in terms}
     _check_sum(float(terms["score"][key]), parts, NOT_THE_SCORE)
-    for kind in {site.kind for site in judged.sites.all if (site.kind == "encoder") == (judged.kind == "encoder")}:
-        same = judged.sites.of(kind)
-        parts[kind] = _padded(parts.get(kind), len(same), same[0].heads)
+    parts |= _all_heads(judged, parts)
     shown = {name: one.masked_fill(~row.allowed, torch.nan) for name, one in (terms | {"weight": weights}).items()}
     score = Score(query, key, {name: one.float().cpu().numpy() for name, one in shown.items()})
     parts = {name: part.astype(np.float32) for name, part in parts.items()}
@@ -244,15 +243,20 @@ def _place(place: int, count: int, pointer: str) -> int:
     """Return a place in 0..count - 1, which may be counted from the end. Raises InvalidRequest."""
     found = place + count if place < 0 else place
     if not 0 <= found < count:
-        raise InvalidRequest(f"There are {count} tokens on this side: the place must be below that.", pointer=pointer)
+        raise InvalidRequest(
+            f"There are {count} tokens on this side. Count them from 0, or backwards from -1.", pointer=pointer
+        )
     return found
 
 
-def _padded(rows: Array | None, layers: int, heads: int) -> Array:
-    """Return rows [l, H] of the first layers, with rows of 0 for the others, which come later."""
-    found = np.zeros((layers, heads))
-    if rows is not None:
-        found[: len(rows)] = rows
+def _all_heads(judged: JudgedInput, parts: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the parts of heads by kind, [L, H] each, with 0 for the layers from that of the head on, which `parts` [l, H] lack."""
+    found = dict[str, Array]()
+    for site in judged.sites.all:
+        if (site.kind == "encoder") == (judged.kind == "encoder") and site.kind not in found:
+            rows = found[site.kind] = np.zeros((len(judged.sites.of(site.kind)), site.heads))
+            below = parts.get(site.kind, rows[:0])
+            rows[: len(below)] = below
     return found
 
 
@@ -404,7 +408,7 @@ def _chosen(judged: JudgedInput, heads: Sequence[str], pointer: str = "/method/h
     for name in dict.fromkeys(heads):
         layer, head = map(int, name.split("."))
         if layer not in numbers or head >= sites[numbers[layer]].heads:
-            raise InvalidRequest(NO_HEAD, pointer=pointer)
+            raise InvalidRequest(NO_SUCH_HEAD, pointer=pointer)
         chosen.setdefault(numbers[layer], []).append(head)
     return chosen or None
 

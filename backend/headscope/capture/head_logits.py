@@ -39,7 +39,7 @@ def extreme_logits(logits: Tensor, written: Written, size: int, *, count: int) -
 
 
 def chosen_logits(logits: Tensor, written: Written, size: int, *, ids: Sequence[int]) -> list[Tensor]:
-    """Return what each head adds to the logits `ids`, [H, N]."""
+    """Return what each head adds to the logits `ids` on the direct path, [H, N] for each layer."""
     chosen = logits[list(ids)]
     units = torch.eye(len(ids), dtype=logits.dtype, device=logits.device)
     tensors = [tensor for tensor, _ in written]
@@ -60,7 +60,7 @@ def _products(terms: Tensor, along: Tensor, size: int) -> Tensor:
 
 
 def _extremes(products: Tensor, count: int) -> ExtremeLogits:
-    """[H, V] -> the largest and the smallest of every row."""
+    """Return the largest and the smallest products of every head, of products [H, V]."""
     if products.shape[-1] <= 2 * count:
         values, ids = products.sort(descending=True)
         return ExtremeLogits(ids, values)

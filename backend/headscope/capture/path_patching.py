@@ -81,9 +81,8 @@ class _HeldRunner(Runner):
         self._number, self._head = receiver
         self._side = side
         self._still: Tensor | None = None  # the receiver's side as it is, [1, n, D]
-        self._before: dict[
-            tuple[str, int], Any
-        ] = {}  # by name and number of the layer's call: what parts gave and projections read
+        # By name and number of the layer's call, what parts gave and projections read.
+        self._before: dict[tuple[str, int], Any] = {}
         self._mode: Literal["as it is", "on the path", "after it"] = "as it is"
         self._given: Tensor | None = None  # the receiver's side in each copy, [B, n, D]
         self._size, self._within = 1, False

@@ -34,23 +34,26 @@ def effect(
     kind: Literal["self", "encoder", "decoder", "cross"] = "self",
     dtype: Literal["float32", "float64"] = "float32",
 ) -> Effect:
-    """Return what every head does to a prediction of the model.
+    """Return what every head does to a prediction of the model, or to the score of another head.
 
     `target` is a token or a class, by its text (" Paris", with its space) or its number; a pair of them, for the difference of their logits; by default the
     model's own choice. `position` is the token at which the model predicts, counted from 0, or from the end if negative: by default the last one of a causal
-    model or a decoder, and the mask token of a masked one. `method` is "contribution", what a head writes on the direct path, whose parameter `sources` splits
-    that by token, and whose `writes` names the logits that the head raises and lowers most; or "ablation", by how much the target falls without the head, whose
-    parameter `how` is "mean" or "zero"; or "patching", how much of the target's difference to another text the head carries, whose parameter `direction` is
-    "denoise" or "noise"; or "attribution-patching", an estimate of one of these from a gradient, whose parameter `of` names the effect; or
-    "gradient-attention", a map of every head: each attention weight times the gradient of the target there, whose parameter `sign` is "keep", "clamp" or
-    "drop"; or "integrated-gradients", the same with the mean gradient at `steps` places on the path from no attention in a layer to all of it; or "alti-logit",
-    contributions by token of the input. `against` is the other text, or its token ids, with as many tokens. `kind` chooses the heads of an encoder-decoder,
-    those of its decoder by default; other arguments are those of `analyze`. `predictions` is the number of most likely tokens to return.
+    model or a decoder, and the mask token of a masked one. `against` is the other text of methods that compare two, or its token ids, with as many tokens.
+    `predictions` is the number of most likely tokens to return. `kind` chooses the heads of an encoder-decoder, those of its decoder by default; other arguments
+    are those of `analyze`.
 
-    The method "path-patching" patches one path, from every head to the query, key or value (`reads`) of one `receiver`. "score" is about no
-    prediction, but about why a head looks where it looks: its parameters are `head`, such as "4.5", `query`, `key` and `side`.
+    `method` is a name, or a dict of a name and parameters. "contribution" is what a head writes on the direct path: `sources` splits it by token, and `writes`
+    names the logits that the head raises and lowers most. "ablation" is by how much the target falls without the head, whose output is replaced by its "mean"
+    or by "zero" (`how`). "patching" is how much of the target's difference to another text the head carries, in either `direction`, "denoise" or "noise";
+    "path-patching" is how much of it goes straight from the head to what one `receiver` reads as query, key or value (`reads`). "attribution-patching" estimates
+    patching or ablation from a gradient (`of`).
 
-    Raises a HeadscopeError; Unsupported for models without an output head, and where the sum of all parts is not the logit.
+    "gradient-attention" has a map for every head, each attention weight times the gradient of the target there, with the `sign` "keep", "clamp" or "drop";
+    "integrated-gradients" takes the mean gradient at `steps` places on the path from no attention in a layer to all of it. "alti-logit" splits contributions by
+    token of the input. "score" is about no prediction, but about why one `head`, such as "4.5", looks from `query` to `key`: what every earlier head brings to
+    that score through the query or the key (`side`).
+
+    Raises a HeadscopeError; Unsupported for models without an output head, and where the sum of all parts is not the target.
 
     >>> import headscope
     >>> from transformers import GPT2Config, GPT2LMHeadModel
