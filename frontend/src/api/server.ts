@@ -1,6 +1,6 @@
 /** The Source of the REST interface. */
 import type { Declaration, Head, Method, Model, Request } from '../lib/data/analysis'
-import { parseMapsName } from '../lib/data/effects'
+import { isMapsName, parseMapsName } from '../lib/data/effects'
 import { type Source, SourceError } from '../lib/data/source'
 import type { Matrix, Tiles } from '../lib/maths/matrix'
 import { readSafetensors, tensor } from '../lib/net/safetensors'
@@ -118,7 +118,7 @@ export function server(key = ''): Source {
     },
 
     async grid(id, lens, { without, side, tokens }, signal): Promise<Tiles> {
-      if (parseMapsName(lens)) {
+      if (isMapsName(lens)) {
         const query = { pool: Math.ceil(tokens / side), dtype: 'uint8' }
         return readTiles(readSafetensors(await getBytes(mapsOf(id, lens, query), signal)), 'map')
       }

@@ -25,7 +25,7 @@ export function pythonEffect(analysis: Analysis, request: EffectRequest): string
 
 /** A command that asks the server at `root` for the analysis, and then for the effect. */
 export function curlEffect(analysis: Analysis, request: EffectRequest, root: string): string {
-  return [...curlAnalysis(analysis, root), `${curlRequest(request, root)}`, ''].join('\n')
+  return [...curlAnalysis(analysis, root), curlRequest(request, root), ''].join('\n')
 }
 
 /** The same, and then for the map of a head as JSON. */
