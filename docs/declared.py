@@ -110,15 +110,15 @@ def _columns(names: list[str]) -> str:
 
 
 def parameters(name: str) -> str:
-    """Return a table of the parameters of a lens, mechanism or measure, from its schema."""
+    """Return a table of the parameters of a method, from its schema."""
     kind, _, key = name.partition("/")
-    declared = KINDS[kind][key].describe()["params"].get("properties", {})
-    head = ("parameter", "value", "default", "meaning")
-    rows = [
-        (f"`{name}`", _takes(schema), f"`{json.dumps(schema.get('default'))}`", schema.get("description", ""))
-        for name, schema in declared.items()
-    ]
-    return table(head, rows)
+    declared = KINDS[kind][key].describe()["params"]
+    rows = []
+    for parameter, schema in declared.get("properties", {}).items():
+        value = json.dumps(schema.get("default"))
+        default = "required" if parameter in declared.get("required", ()) else f"`{value}`"
+        rows.append((f"`{parameter}`", _takes(schema), default, schema.get("description", "")))
+    return table(("parameter", "value", "default", "meaning"), rows)
 
 
 def _takes(schema: dict[str, Any]) -> str:
