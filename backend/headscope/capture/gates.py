@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from .closeness import is_close
-from .interface import AttentionCall, Masks, recording
+from .interface import AttentionCall, Masks, Reached, recording
 
 # What a factor depends on, besides the query's hidden state: nothing, the root mean square of all heads' outputs, or that of the head's own output.
 # They are tried in this order: outputs that keep the root mean square of every head keep that of all, too.
@@ -23,10 +23,6 @@ FOLLOWS: tuple[Follows, ...] = ("query", "heads", "head")
 SMALLEST = 1e-20  # root mean square of outputs that are all 0: small for any normalisation, and far from underflow
 
 Arguments = tuple[Any, Any]
-
-
-class _Reached(Exception):
-    """The output projection is about to run, so the rest is not needed."""
 
 
 class _Substitute:
@@ -51,11 +47,11 @@ def reaching(module: Any, arguments: Arguments, outputs: Tensor, projection: Any
 
     def stop(part: Any, args: Any, kwargs: Any) -> None:
         seen.extend(one for one in (*args, *kwargs.values()) if isinstance(one, Tensor))
-        raise _Reached
+        raise Reached
 
     handle = projection.register_forward_pre_hook(stop, with_kwargs=True)
     try:
-        with recording(_Substitute(outputs)), suppress(_Reached):
+        with recording(_Substitute(outputs)), suppress(Reached):
             module.forward(*arguments[0], **arguments[1])
     finally:
         handle.remove()

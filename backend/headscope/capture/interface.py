@@ -421,6 +421,10 @@ def is_recording() -> bool:
     return _recorder.get() is not None
 
 
+class Reached(Exception):
+    """What a pass was begun for is there, so the rest is not needed."""
+
+
 @contextmanager
 def recording(recorder: Recorder) -> Iterator[None]:
     """Send all calls of the attention function to the recorder."""

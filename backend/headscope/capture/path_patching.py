@@ -22,7 +22,7 @@ from ..models.loading import Model
 from ..models.tokens import Encoded
 from .closeness import is_close, tolerance
 from .direct import PlainRecorder, added_parts
-from .interface import NAME, AttentionCall, attending_with
+from .interface import NAME, AttentionCall, Reached, attending_with
 from .replaced import NOT_AGAIN, Replace, ReplacedLogits, Runner, replaced_forward
 from .sites import AttentionSites
 from .trace import expanded
@@ -58,10 +58,6 @@ def path_logits(
                 rows[list(part)] = runner.send({number: [(head,) for head in part]}, exchange)[:, ids]
             found.append(rows)
     return ReplacedLogits(logits, tuple(ids), found)
-
-
-class _Arrived(Exception):
-    """The receiver's queries, keys and values are there, so the rest is not needed."""
 
 
 class _HeldRunner(Runner):
@@ -101,7 +97,7 @@ class _HeldRunner(Runner):
 
     def _arrive(self, heads: dict[int, Sequence[Sequence[int]]], exchange: Replace) -> Tensor:
         self._mode, self._given = "on the path", None
-        with suppress(_Arrived):
+        with suppress(Reached):
             self.again(heads, exchange)
         if self._given is None:
             raise Unsupported(NOT_AGAIN, pointer="/model")
@@ -124,11 +120,11 @@ class _HeldRunner(Runner):
         return _ReceiverRecorder(self.model, self.all, size, modules, before, self._receive)
 
     def _receive(self, call: AttentionCall, attend: Callable[[AttentionCall], Tensor]) -> Tensor:
-        """Return the outputs [B, H, Q, D] of the receiver's site. Raises _Arrived where a path ends."""
+        """Return the outputs [B, H, Q, D] of the receiver's site. Raises Reached where a path ends."""
         one = _of_head(call, self._head)
         if self._mode == "on the path":
             self._given = getattr(one, self._side)[:, 0]
-            raise _Arrived
+            raise Reached
         outputs = attend(call)
         if self._mode == "after it" and self._given is not None:
             given: dict[str, Any] = {self._side: self._given[:, None]}

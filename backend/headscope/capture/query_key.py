@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from .gates import Arguments
-from .interface import AttentionCall, Masks, recording
+from .interface import AttentionCall, Masks, Reached, recording
 from .trace import expanded
 
 NOT_BY_DISTANCE = "The product of its queries and keys does not depend on the distance between two tokens alone."
@@ -72,10 +72,6 @@ class QueryKeyMap:
     turn: Tensor | None
 
 
-class _VectorsReached(Exception):
-    """The attention function is called, so the rest is not needed."""
-
-
 class _VectorRecorder:
     """A recorder that keeps the queries and keys instead of attending."""
 
@@ -84,13 +80,13 @@ class _VectorRecorder:
         self.found: Vectors | None = None
 
     def attend(self, call: AttentionCall) -> Tensor:
-        """Raise _VectorsReached."""
-        raise _VectorsReached
+        """Raise Reached."""
+        raise Reached
 
     def replay(self, query: Tensor, key: Tensor, value: Tensor, rest: dict[str, Any], module: Any) -> Tensor | None:
-        """Keep the queries and keys. Raises _VectorsReached."""
+        """Keep the queries and keys. Raises Reached."""
         self.found = query, key
-        raise _VectorsReached
+        raise Reached
 
 
 def run(module: Any, arguments: Arguments, outputs: Mapping[Any, Tensor]) -> Vectors:
@@ -105,7 +101,7 @@ def run(module: Any, arguments: Arguments, outputs: Mapping[Any, Tensor]) -> Vec
         for part, output in outputs.items():
             stack.enter_context(_giving(part, output))
         stack.enter_context(recording(recorder))
-        stack.enter_context(suppress(_VectorsReached))
+        stack.enter_context(suppress(Reached))
         module.forward(*args, **kwargs)
     if recorder.found is None or any(len(one) != size for one in recorder.found):
         raise ValueError("the module does not attend, or not for a batch")

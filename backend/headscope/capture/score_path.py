@@ -21,7 +21,7 @@ from ..models.tokens import Encoded
 from . import affine
 from .direct import LinearPass, PathPart, PlainRecorder
 from .forward import options_at
-from .interface import NAME, AttentionCall, attending_with, recording
+from .interface import NAME, AttentionCall, Reached, attending_with, recording
 from .sites import AttentionSites, Site, query_key_weights
 
 NO_SIDE = "Not every part of the model below this head reaches its {} through the residual stream of its layer, so its scores cannot be split on this side."
@@ -55,7 +55,7 @@ class ScorePath:
         self._walk = _ScorePass(model, chosen, next(i for i, one in enumerate(chosen) if one is site))
         recorder = _ScoreRecorder(model, sites, site)
         with torch.no_grad(), attending_with(NAME, model.module):
-            with recording(recorder), self._walk.hooks(), suppress(_ScoresReached):
+            with recording(recorder), self._walk.hooks(), suppress(Reached):
                 model.module(**model.inputs(encoded), **options_at(model, 0)[0])
             call = required(recorder.call)
             with torch.no_grad():  # the hooks have switched gradients on
@@ -88,10 +88,6 @@ def _row(call: AttentionCall, head: int, query: int, turn: Tensor | None) -> Que
     return QueryRow(query_vector, keys, every.rows(slice(query, query + 1), len(keys)), allowed, turn)
 
 
-class _ScoresReached(Exception):
-    """The queries and keys of the head are there, so the rest is not needed."""
-
-
 class _ScoreRecorder(PlainRecorder):
     """Attends as the model does, up to one site, whose call it keeps."""
 
@@ -101,10 +97,10 @@ class _ScoreRecorder(PlainRecorder):
         self._places, self._site = iter(sites.all), site
 
     def attend(self, call: AttentionCall) -> Tensor:
-        """Return the heads' outputs [1, H, Q, D]. Raises _ScoresReached at the site."""
+        """Return the heads' outputs [1, H, Q, D]. Raises Reached at the site."""
         if next(self._places, None) is self._site:
             self.call = call
-            raise _ScoresReached
+            raise Reached
         return super().attend(call)
 
 
