@@ -15,7 +15,7 @@ from ..mechanisms.base import Pass
 from .deferred import DeferredWeights
 from .gates import GateReader
 from .interface import AttentionCall
-from .recording import Recording, all_finite, not_finite, on_device
+from .recording import Recording, all_finite, not_finite
 from .sites import Site
 
 T = TypeVar("T")
@@ -103,18 +103,17 @@ def most_inputs(call: AttentionCall) -> int:
 
 def attend(recordings: Sequence[Recording], call: AttentionCall, on_batch: OnBatch, gates: GateReader) -> Tensor:
     """Compute the attention of some inputs -> the outputs [B, H, Q, D] that the model continues with, zero for inputs that have failed."""
-    with on_device(call.query.device):
-        sites = [recording.next_site(call.module) for recording in recordings]
-        site = next(filter(None, sites), None)
-        if site is None:
-            return _zeros(call)
-        alive = [number for number, own in enumerate(sites) if own is not None]
-        step = _Step(site, [recordings[number] for number in alive], call.select(alive), on_batch, gates)
-        if len(alive) == len(recordings):
-            return step.run()
-        sent = _zeros(call)
-        sent[alive] = step.run()
-        return sent
+    sites = [recording.next_site(call.module) for recording in recordings]
+    site = next(filter(None, sites), None)
+    if site is None:
+        return _zeros(call)
+    alive = [number for number, own in enumerate(sites) if own is not None]
+    step = _Step(site, [recordings[number] for number in alive], call.select(alive), on_batch, gates)
+    if len(alive) == len(recordings):
+        return step.run()
+    sent = _zeros(call)
+    sent[alive] = step.run()
+    return sent
 
 
 def _zeros(call: AttentionCall) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -326,14 +326,20 @@ def attention(
     device, home = query.device, recorder.home
     query, key, value = query.to(home), key.to(home), value.to(home)
     sink = None if s_aux is None else s_aux.to(home).reshape(query.shape[1], -1, 1)  # [H] -> [H, 1, 1]
-    masks = recorder.masks.read(attention_mask, position_bias, sides, home, recorder.size, omitted)
-    call = AttentionCall(module, query, key, value, masks, float(scaling), softcap, sink)
-    return recorder.attend(call).transpose(1, 2).contiguous().to(device), None  # [B, H, Q, D] -> [B, Q, H, D]
+    with on_device(home):
+        masks = recorder.masks.read(attention_mask, position_bias, sides, home, recorder.size, omitted)
+        outputs = recorder.attend(AttentionCall(module, query, key, value, masks, float(scaling), softcap, sink))
+    return outputs.transpose(1, 2).contiguous().to(device), None  # [B, H, Q, D] -> [B, Q, H, D]
+
+
+def on_device(device: torch.device) -> AbstractContextManager[Any]:
+    """Create new tensors of masks, mechanisms, lenses and measures on the model's device."""
+    return nullcontext() if device.type == "cpu" else device
 
 
 def whole_mask(keys: Keys, sides: tuple[int, int], device: torch.device) -> Tensor:
     """Return a mask that was omitted, [1, 1, Q, K] (bool)."""
-    with device:
+    with on_device(device):
         return keys.allowed(*sides)[None, None]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from traceback import clear_frames
 from typing import Any, TypeVar
@@ -16,7 +16,7 @@ from ..errors import HeadscopeError, NonFinite, Unsupported
 from ..mechanisms.base import Pass, Scores
 from ..models.tokens import Encoded
 from .affine import offset
-from .interface import AttentionCall, batch_scores, blocked_and_bias, for_each_head, whole_mask
+from .interface import AttentionCall, batch_scores, blocked_and_bias, for_each_head, on_device, whole_mask
 from .projection_factors import projection_factors
 from .sites import AttentionSites, Site, Unembedding, norm_at, query_key_weights, scaled_branch, split_projection
 from .token_map import token_map, value_weights
@@ -341,8 +341,3 @@ def _hidden_states(output: Any) -> Tensor:
     """Return the hidden states [B, Q, d] from a layer's output."""
     result: Tensor = output[0] if isinstance(output, tuple) else output
     return result
-
-
-def on_device(device: torch.device) -> AbstractContextManager[Any]:
-    """Create new tensors of mechanisms, lenses and measures on the model's device."""
-    return nullcontext() if device.type == "cpu" else device

@@ -83,7 +83,7 @@ def _row(call: AttentionCall, head: int, query: int, turn: Tensor | None) -> Que
     mask, group = call.masks[0], head // call.per_group
     bias, sink = (None if one is None else one.detach() for one in (mask.bias, call.sink))
     every = ScoreTerms(call.scaling, call.softcap, bias, sink).cut([head])
-    allowed = mask.keys.allowed(*mask.sides)[query].to(call.query.device)
+    allowed = mask.keys.sees(torch.tensor(query), torch.arange(mask.sides[1])).to(call.query.device)
     query_vector, keys = (one.detach() for one in (call.query[0, head, query], call.key[0, group]))
     return QueryRow(query_vector, keys, every.rows(slice(query, query + 1), len(keys)), allowed, turn)
 

@@ -59,7 +59,7 @@ class Keys:
     def of(cls, mask: Tensor) -> Keys:
         """Describe a mask [Q, K] (bool) as briefly as possible; every query sees a key."""
         found = cls.within(*interval_of(mask), mask.shape[1])
-        return found if torch.equal(found.allowed(*mask.shape), mask) else cls("mask", mask)
+        return found if torch.equal(found.allowed(*mask.shape).to(mask.device), mask) else cls("mask", mask)
 
     @classmethod
     def within(cls, begin: Tensor, end: Tensor, keys: int) -> Keys:
@@ -92,6 +92,7 @@ class Keys:
             return self.mask[queries, places]
         if self.interval is not None:
             begin, end = (one[queries] for one in self.interval)
+            places = places.to(begin.device)
             return (places >= begin) & (places < end)
         return places <= (torch.maximum(queries, places) if self.rule == "all" else queries + self.first)
 

@@ -44,7 +44,7 @@ def is_causal(layer: Layer) -> bool:
         return layer.axes.same and not bool(keys.mask.triu(keys.first + 1).any())
     if keys.interval is not None:
         end = keys.interval[1]
-        return layer.axes.same and bool((end <= torch.arange(len(end)) + keys.first + 1).all())
+        return layer.axes.same and bool((end <= torch.arange(len(end), device=end.device) + keys.first + 1).all())
     return keys.rule == "prefix"
 
 
