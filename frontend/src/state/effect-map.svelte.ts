@@ -5,7 +5,7 @@ import { inPhrase } from '../lib/text/names'
 import { type Compute, EffectRun, type WantedEffect } from './effect-run.svelte'
 import type { Selection } from './selection.svelte'
 
-/** What is asked about the analysis on screen. */
+/** Requests for effects of the analysis on screen. */
 interface Subject {
   /** The input, whatever it is read through. */
   readonly about: string

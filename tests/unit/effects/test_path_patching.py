@@ -20,7 +20,7 @@ from .test_contribution import FAMILIES, TOKENS, _t5, perturbed
 from .test_patching import OTHER
 
 Change = Callable[[torch.Tensor], torch.Tensor]
-# Of a layer: the output projection, what is added after it, and the modules that make queries, keys and values.
+# The output projection of a layer, what is added after it, and the modules that make queries, keys and values.
 PARTS = {
     "gpt2": ("transformer.h.{}.attn.c_proj", "transformer.h.{}.mlp", ("transformer.h.{}.attn.c_attn",) * 3),
     "bert": (
