@@ -20,6 +20,7 @@ from tests.support.server import API, SLOW, Server, eventually
 
 WAIT = {"Prefer": "wait=60"}
 TEXT = "The cat sat on the mat."
+REFERENCE = ["A dog sat on a mat.", "The cat."]
 BRIEF: dict[str, Any] = {"lenses": ["weights"], "measures": [], "maps": False}
 
 
@@ -50,6 +51,7 @@ def test_an_effect_from_request_to_document(server: Server, gpt2: headscope.Mode
     for method, more in (
         ("contribution", {"target": [5, 9], "method": {"name": "contribution", "sources": True, "writes": 2}}),
         ("ablation", {"target": "t", "position": -2, "method": "ablation", "heads": ["1.0", "0.3"]}),
+        ("ablation", {"target": "t", "method": {"name": "ablation", "how": "reference"}, "reference": REFERENCE}),
         ("patching", {"method": "patching", "against": "The mat sat on the cat.", "predictions": 2}),
         ("score", {"method": {"name": "score", "head": "1.0", "key": 1, "side": "key"}}),
     ):
@@ -149,6 +151,7 @@ def test_the_input_is_that_of_the_analysis(server: Server) -> None:
 
 def test_bad_requests(server: Server) -> None:
     """Refused at once, with a pointer to the field, and nothing is queued."""
+    refer: Any = {"method": {"name": "ablation", "how": "reference"}}
     id_ = analysed(server)
     for body, code, pointer in (
         ({"target": [1, 2, 3]}, "invalid-request", "/target"),
@@ -157,6 +160,11 @@ def test_bad_requests(server: Server) -> None:
         ({"method": {"name": "ablation", "how": "some"}}, "invalid-request", "/method/how"),
         ({"method": "patching"}, "invalid-request", "/against"),
         ({"method": "patching", "against": "\x00"}, "invalid-text", "/against"),
+        ({**refer, "reference": []}, "invalid-request", "/reference"),
+        ({**refer, "reference": ["A cat."] * 1001}, "invalid-request", "/reference"),
+        ({**refer, "reference": ["A cat.", "\x00"]}, "invalid-text", "/reference/1"),
+        ({"method": "ablation", "reference": ["A cat."]}, "invalid-request", "/reference"),
+        (refer, "invalid-request", "/reference"),
         ({"heads": ["1"]}, "invalid-request", "/heads/0"),
         ({"heads": ["1.0"]}, "invalid-request", "/heads"),
         ({"heads": []}, "invalid-request", "/heads"),

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from headscope.api.http.connection import HEAD_SECONDS, LINGER_SECONDS, max_connections
-from headscope.api.middleware.bodies import BODY_SECONDS, OTHER_BYTES, SIGN_IN_BYTES
+from headscope.api.middleware.bodies import BODY_SECONDS, EFFECT_BYTES, OTHER_BYTES, SIGN_IN_BYTES
 from headscope.logs import PROVOKED, _OncePerSecond
 from tests.api.test_bad_input import check_problem
 from tests.api.users import Users
@@ -24,7 +24,13 @@ HEAD = b"POST /api/v1/analyses HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: appl
 
 
 @pytest.mark.parametrize(
-    ("path", "limit"), [("session", SIGN_IN_BYTES), ("nothing", OTHER_BYTES), ("analyses/x/share", OTHER_BYTES)]
+    ("path", "limit"),
+    [
+        ("session", SIGN_IN_BYTES),
+        ("nothing", OTHER_BYTES),
+        ("analyses/x/share", OTHER_BYTES),
+        ("analyses/x/effects", EFFECT_BYTES),
+    ],
 )
 @pytest.mark.parametrize("announced", [True, False])
 def test_each_route_has_a_body_limit(lab: Users, path: str, limit: int, announced: bool) -> None:

@@ -176,6 +176,20 @@ def test_effect_prints_heads_and_what_they_sum_to(home: Path, models: Path) -> N
     refusal(run(home, "effect", "The cat sat.", "-m", "bert", models=models), "unsupported")
 
 
+def test_effect_reads_reference_texts(home: Path, models: Path, tmp_path: Path) -> None:
+    """One per line, without blank lines, from a file of UTF-8."""
+    file = tmp_path / "reference.txt"
+    file.write_text("A dog.\n\nThe cat sat on the mat.\n")
+    given = ["effect", "The cat sat.", "-m", str(models / "gpt2"), "--target", " cat", "--reference", str(file)]
+    given += ["--method", "ablation:how=reference", "--json"]
+    document = json.loads(run(home, *given, models=models).stdout)
+    method, texts = {"name": "ablation", "how": "reference"}, ["A dog.", "The cat sat on the mat."]
+    e = headscope.effect(models / "gpt2", "The cat sat.", target=" cat", method=method, reference=texts)
+    assert np.allclose(document["effects"], e.effects, atol=1e-5)
+    file.write_bytes(b"\xff")
+    refusal(run(home, *given, models=models), "invalid-request")
+
+
 def test_analyze_with_parameters(home: Path, models: Path) -> None:
     """Mechanism, lenses and measures with parameters, in every notation; measures of layers have their own table."""
     arguments = [

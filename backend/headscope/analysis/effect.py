@@ -16,11 +16,12 @@ from ..effects import EFFECTS
 from ..errors import Unsupported
 from ..models.loading import Model
 from ..models.support import BEFORE_DECODER
-from ..models.tokens import Encoded
 from .effect_methods import COMPUTE, JudgedInput, MethodResult, Score, Step, Together
-from .effect_request import EffectRequest
+from .effect_request import EffectRequest, Text
 from .predictions import Predictions, WrittenLogit, texts_of, top_predictions, written_logits
 from .target import Target, find_output, find_position
+
+REFERENCE_TOKENS = 512  # that are read of a reference text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,20 +111,23 @@ class Effect:
 
 def compute(
     model: Model,
-    encoded: Encoded,
+    given: Mapping[str, Any],
     request: EffectRequest,
     *,
     kind: Kind = "self",
     dtype: Literal["float32", "float64"] = "float32",
     image: bool = False,
-    other: Encoded | None = None,
     step: Step = lambda fraction: None,
 ) -> Effect:
-    """Return what every head of a kind does to a prediction for this input, or to the score of a cell.
+    """Return what every head of a kind does to a prediction for an input, or to the score of a cell. `given` are arguments of Model.encode.
 
-    `image` says whether an image is read beside a text; `other` is the text of `against`. `step(fraction)` is called at every layer and may raise to stop.
+    `image` says whether an image is read beside a text. `step(fraction)` is called at every layer and every reference text, and may raise to stop.
     Raises the errors of `headscope.effect`.
     """
+    encoded = model.encode(**given)
+    other = None if request.against is None else model.encode(**input_against(given, request.against))
+    longest = model.facts.max_tokens
+    reference = [model.encode(**input_for_reference(given, text, longest)) for text in request.reference or ()]
     sites = examine(model, dtype, image)
     declared = EFFECTS[request.method.name]
     predicts = declared.of == "prediction"
@@ -134,7 +138,7 @@ def compute(
             raise Unsupported(missing[need], pointer="/model")
     ids = [find_output(model, one) for one in request.outputs]
     position = find_position(model, encoded, request.position) if predicts else None
-    judged = JudgedInput(model, encoded, sites, of, ids, position, other, step)
+    judged = JudgedInput(model, encoded, sites, of, ids, position, other, reference, step)
     with model.lock, model.using(dtype):
         found = COMPUTE[declared.name](judged, request.params)
     return _with_axes(judged, request, found)
@@ -168,10 +172,19 @@ def _with_axes(judged: JudgedInput, request: EffectRequest, found: MethodResult)
     )
 
 
-def input_against(given: Mapping[str, Any], against: str | list[int]) -> dict[str, Any]:
+def input_against(given: Mapping[str, Any], against: Text) -> dict[str, Any]:
     """Return the arguments of Model.encode for the other text: those of the input, with this text or these token ids."""
     other = {"text": against} if isinstance(against, str) else {"token_ids": against}
     return {**given, **dict.fromkeys(("text", "messages", "token_ids", "image", "generate")), **other}
+
+
+def input_for_reference(given: Mapping[str, Any], text: Text, longest: int | None) -> dict[str, Any]:
+    """Return the arguments of Model.encode for a reference text. Masks and labels of the input do not apply to it.
+
+    The text is cut to what the input is cut to, to what the model takes (`longest`), and to REFERENCE_TOKENS.
+    """
+    most = min(filter(None, (given.get("max_tokens"), longest, REFERENCE_TOKENS)))
+    return {**input_against(given, text), **dict.fromkeys(("mask", "pos", "labels")), "max_tokens": most}
 
 
 def _kind(sites: AttentionSites, kind: Kind) -> Kind:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
@@ -12,7 +12,13 @@ import numpy as np
 from ..capture import AttentionSites, CaptureSpec, PathPart, capture, direct_path, replaced_logits
 from ..capture.attention_path import gradients_on_path
 from ..capture.head_logits import extreme_logits
-from ..capture.outputs import AttentionGradients, gradients_of_attention, gradients_of_heads, outputs_of_heads
+from ..capture.outputs import (
+    AttentionGradients,
+    gradients_of_attention,
+    gradients_of_heads,
+    mean_outputs,
+    outputs_of_heads,
+)
 from ..capture.path_patching import path_logits
 from ..capture.replaced import ReplacedLogits
 from ..capture.score_path import ScorePath
@@ -109,6 +115,7 @@ class JudgedInput:
     ids: list[int]
     position: int | None
     other: Encoded | None = None  # the text that it is compared with
+    reference: Sequence[Encoded] = ()  # texts whose mean outputs replace its own
     step: Step = lambda fraction: None
 
     @property
@@ -262,12 +269,27 @@ def _all_heads(judged: JudgedInput, parts: Mapping[str, Array]) -> dict[str, Arr
 
 def _ablation(judged: JudgedInput, params: AblationParams) -> MethodResult:
     """Return by how much the target falls without each head."""
+    means = _reference_means(judged)
 
     def change(site: int, written: Tensor, heads: Sequence[Sequence[int]]) -> Tensor:
         judged.begin(site)
-        return without_heads(written, heads, params.how)
+        if means:
+            return with_heads_of(written, heads, means[site])
+        return without_heads(written, heads, params.how == "mean")
 
     return _replaced(judged, change, judged.ids, params.heads, -1)
+
+
+def _reference_means(judged: JudgedInput) -> list[Tensor]:
+    """Return the mean outputs of the heads in the reference texts, [1, H, D] per layer; none without such texts."""
+
+    def texts() -> Iterator[Encoded]:
+        for encoded in judged.reference:
+            judged.step(0.0)
+            yield encoded
+
+    position = None if judged.position is None else 0
+    return mean_outputs(judged.model, texts(), judged.sites, judged.kind, position)
 
 
 def _patching(judged: JudgedInput, params: PatchingParams) -> MethodResult:

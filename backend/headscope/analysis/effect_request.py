@@ -16,6 +16,8 @@ from .request import Count, choices_of, versions
 # A token or class, by its text or number.
 Output = Annotated[str, StringConstraints(max_length=1_000)] | Count
 Outputs = Annotated[list[Output], Field(max_length=100, fail_fast=True)]
+# A text, or its token ids.
+Text = str | Annotated[list[Count], Field(min_length=1, max_length=100_000, fail_fast=True)]
 EffectChoice: Any = choices_of("effect", EFFECTS)
 
 
@@ -48,8 +50,13 @@ class EffectRequest(BaseModel):
         description='For ablation and patching, only these heads, as layer.head counted from 0 (`"9.6"`): each on its own, and all of them together. '
         "It is another name for the method's parameter of this name.",
     )
-    against: str | Annotated[list[Count], Field(min_length=1, max_length=100_000, fail_fast=True)] | None = Field(
+    against: Text | None = Field(
         default=None, description="Another text of as many tokens, or its token ids, for patching and its estimate."
+    )
+    reference: Annotated[list[Text], Field(min_length=1, max_length=1_000, fail_fast=True)] | None = Field(
+        default=None,
+        description='Texts, or their token ids, over whose tokens ablation with `"how": "reference"` takes the mean. '
+        "At most the first 512 tokens of each are read.",
     )
     predictions: int = Field(
         default=5, ge=1, le=100, description="Number of most likely tokens, or classes, to return with the effect."
@@ -73,6 +80,13 @@ class EffectRequest(BaseModel):
             )
         if self.method.compares_texts and self.against is None:
             raise InvalidRequest("Patching compares two texts. Give the other one as against.", pointer="/against")
+        if self.method.reads_reference != (self.reference is not None):
+            raise InvalidRequest(
+                "A mean over reference texts needs at least one. Give them as reference."
+                if self.reference is None
+                else 'Only ablation with how="reference" reads reference texts. Omit them.',
+                pointer="/reference",
+            )
         return self
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -60,6 +60,19 @@ def outputs_of_heads(
     with torch.no_grad(), _kept(model, sites.of(kind)) as given:
         logits = _logits(model, encoded, sites, position)
     return ProjectionInputs(logits, _by_head(given, sites.of(kind)))
+
+
+def mean_outputs(
+    model: Model, inputs: Iterable[Encoded], sites: AttentionSites, kind: Kind, position: int | None
+) -> list[Tensor]:
+    """Return the mean of what each head of a kind writes, over all tokens of all inputs, [1, H, D] per site, in float64; none without inputs."""
+    sums, tokens = list[Tensor](), 0
+    for encoded in inputs:
+        written = outputs_of_heads(model, encoded, sites, kind, position).written
+        more = [one.double().sum(0, keepdim=True) for one in written]
+        sums = [one + other for one, other in zip(sums, more, strict=True)] if sums else more
+        tokens += len(written[0])
+    return [one / tokens for one in sums]
 
 
 def gradients_of_heads(

@@ -14,6 +14,7 @@ import headscope
 
 from ..core.attention import required
 from ..effects import EFFECTS
+from ..errors import InvalidRequest
 from ..models.catalog import GGUF, Catalog
 from ..models.tokens import check_text
 from ..settings import Settings
@@ -29,6 +30,11 @@ from .output import JSON, format_number, print_table
 @click.option("--minus", help="Token or class whose logit is subtracted.")
 @click.option("--against", help="Another text with as many tokens, for patching and its estimate.")
 @click.option(
+    "--reference",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Text file with one reference text per line, for ablation:how=reference.",
+)
+@click.option(
     "--position",
     type=int,
     help="Token at which the model predicts, from 0, or from the end if negative.  [default: the last one, or the mask token]",
@@ -38,14 +44,23 @@ from .output import JSON, format_number, print_table
     default="contribution",
     show_default=True,
     type=MethodType("method", EFFECTS),
-    help="contribution, ablation, ablation:how=zero, patching, path-patching:receiver=4.5, attribution-patching, gradient-attention, integrated-gradients, "
+    help="contribution, ablation, ablation:how=zero, ablation:how=reference, patching, path-patching:receiver=4.5, attribution-patching, gradient-attention, integrated-gradients, "
     "alti-logit, or score:head=4.5,query=-1,key=0.",
 )
 @KIND
 @MAX_TOKENS
 @click.option("--top", default=20, show_default=True, type=click.IntRange(1), help="Number of heads to print.")
 @JSON
-def effect(model: str, target: str | None, minus: str | None, text: str, top: int, as_json: bool, **given: Any) -> None:
+def effect(
+    model: str,
+    target: str | None,
+    minus: str | None,
+    reference: Path | None,
+    text: str,
+    top: int,
+    as_json: bool,
+    **given: Any,
+) -> None:
     """Print what every head does to a prediction of TEXT ("-" reads standard input): to one logit, or to a difference."""
     if minus is not None and target is None:
         raise click.UsageError("--minus needs a --target from which it is subtracted.")
@@ -55,11 +70,21 @@ def effect(model: str, target: str | None, minus: str | None, text: str, top: in
     if not path.is_dir() and not (path.suffix == GGUF and path.is_file()):
         Catalog(Settings(hub="any")).locate(model, pointer=None)  # fails before torch is loaded
     judged = target if target is None or minus is None else (target, minus)
-    found = headscope.effect(model, text, target=judged, **given)
+    texts = None if reference is None else _read_lines(reference)
+    found = headscope.effect(model, text, target=judged, reference=texts, **given)
     if as_json:
         click.echo(json.dumps(found.to_document()))
     else:
         _print_heads(found, top)
+
+
+def _read_lines(path: Path) -> list[str]:
+    """Return the lines of a file that are not blank. Raises InvalidRequest."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        raise InvalidRequest("The file with the reference texts is not readable UTF-8.", pointer="/reference") from None
+    return [line for line in lines if line.strip()]
 
 
 def _print_heads(e: headscope.Effect, top: int) -> None:

@@ -35,6 +35,11 @@ class EffectParams(Params):
         """Whether the method needs another text."""
         return False
 
+    @property
+    def reads_reference(self) -> bool:
+        """Whether the method needs reference texts."""
+        return False
+
 
 class HeadsParams(EffectParams):
     """Which heads are replaced."""

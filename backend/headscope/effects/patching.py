@@ -26,7 +26,7 @@ class PatchingParams(HeadsParams):
 
 
 def with_heads_of(written: Tensor, heads: Sequence[Sequence[int]], other: Tensor) -> Tensor:
-    """Return a copy of what the output projection is given, [B, Q, H, D], with some heads of `other` [Q, H, D] in each of the B inputs."""
+    """Return a copy of what the output projection is given, [B, Q, H, D], with some heads of `other` [Q or 1, H, D] in each of the B inputs."""
     changed = written.clone()
     for row, some in enumerate(heads):
         for head in some:

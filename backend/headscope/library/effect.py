@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
-from ..analysis.effect import Effect, compute, input_against
+from ..analysis.effect import Effect, compute
 from ..analysis.effect_request import EffectRequest
 from ..analysis.target import Target
+from ..errors import InvalidRequest
 from ..models.images import pack
 from .analysis import load
 from .arguments import Method, choice, number, numbers, validating
@@ -24,6 +25,7 @@ def effect(
     target: Output | tuple[Output, Output] | None = None,
     position: int | None = None,
     against: str | Sequence[int] | None = None,
+    reference: Sequence[str | Sequence[int]] | None = None,
     method: Method = "contribution",
     predictions: int = 5,
     token_ids: Sequence[int] | None = None,
@@ -39,14 +41,15 @@ def effect(
     `target` is a token or a class, by its text (" Paris", with its space) or its number; a pair of them, for the difference of their logits; by default the
     model's own choice. `position` is the token at which the model predicts, counted from 0, or from the end if negative: by default the last one of a causal
     model or a decoder, and the mask token of a masked one. `against` is the other text of methods that compare two, or its token ids, with as many tokens.
+    `reference` are 1 to 1,000 texts, or their token ids, for ablation with `how="reference"`; the first 512 tokens of each are read.
     `predictions` is the number of most likely tokens to return. `kind` chooses the heads of an encoder-decoder, those of its decoder by default; other arguments
     are those of `analyze`.
 
     `method` is a name, or a dict of a name and parameters. "contribution" is what a head writes on the direct path: `sources` splits it by token, and `writes`
-    names the logits that the head raises and lowers most. "ablation" is by how much the target falls without the head, whose output is replaced by its "mean"
-    or by "zero" (`how`). "patching" is how much of the target's difference to another text the head carries, in either `direction`, "denoise" or "noise";
-    "path-patching" is how much of it goes straight from the head to what one `receiver` reads as query, key or value (`reads`). "attribution-patching" estimates
-    patching or ablation from a gradient (`of`).
+    names the logits that the head raises and lowers most. "ablation" is by how much the target falls without the head, whose output is replaced by its "mean",
+    by "zero", or by its mean over the texts of `reference` (`how`). "patching" is how much of the target's difference to another text the head carries, in
+    either `direction`, "denoise" or "noise"; "path-patching" is how much of it goes straight from the head to what one `receiver` reads as query, key or value
+    (`reads`). "attribution-patching" estimates patching or ablation from a gradient (`of`).
 
     "gradient-attention" has a map for every head, each attention weight times the gradient of the target there, with the `sign` "keep", "clamp" or "drop";
     "integrated-gradients" takes the mean gradient at `steps` places on the path from no attention in a layer to all of it. "alti-logit" splits contributions by
@@ -63,13 +66,13 @@ def effect(
     (2, 4)
     """
     model = load(model, dtype=dtype)
-    other = numbers(against, "against") if against is not None and not isinstance(against, str) else against
     with validating():
         request = EffectRequest(
             target=_outputs(target),
             position=number(position),
             method=choice(method),
-            against=other,
+            against=_text(against, "against"),
+            reference=_texts(reference),
             predictions=number(predictions),
         )
     given: dict[str, Any] = {
@@ -83,13 +86,26 @@ def effect(
     }
     return compute(
         model,
-        model.encode(**given),
+        given,
         request,
         kind=kind,
         dtype=dtype,
         image=image is not None and model.facts.kind != "vision",
-        other=None if other is None else model.encode(**input_against(given, other)),
     )
+
+
+def _text(text: str | Sequence[int] | None, name: str) -> str | list[int] | None:
+    """Return a text as it is, and token ids as a list."""
+    return text if isinstance(text, str) else numbers(text, name)
+
+
+def _texts(texts: Sequence[str | Sequence[int]] | None) -> list[Any] | None:
+    """Return several texts or their token ids. Raises InvalidRequest for anything else, such as a single text."""
+    if texts is None:
+        return None
+    if isinstance(texts, str) or not isinstance(texts, Iterable):
+        raise InvalidRequest("reference must be a list of texts, or of their token ids.", pointer="/reference")
+    return [_text(one, "reference") for one in texts]
 
 
 def _outputs(target: Output | tuple[Output, Output] | None) -> list[Any] | None:

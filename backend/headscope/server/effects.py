@@ -41,8 +41,11 @@ class Effects:
         asked = analysis.document["request"]
         located = self._catalog.locate(asked["model"], pointer=None)
         self._catalog.check(located)
-        if isinstance(request.against, str):
-            tokens.check_text(request.against, "/against", self._settings.text_bytes)
+        texts = {"/against": request.against}
+        texts |= {f"/reference/{number}": one for number, one in enumerate(request.reference or ())}
+        for pointer, text in texts.items():
+            if isinstance(text, str):
+                tokens.check_text(text, pointer, self._settings.text_bytes)
         if asked["mechanism"]["name"] != "softmax":
             raise Unsupported(PLAIN)
         if asked["dtype"] not in ("float32", "float64"):

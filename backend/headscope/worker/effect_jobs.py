@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from ..analysis.effect import Effect, compute, input_against
+from ..analysis.effect import Effect, compute
 from ..analysis.effect_request import EffectRequest
 from ..analysis.request import AnalysisRequest
 from ..capture import INPUT_ERRORS
@@ -68,7 +68,7 @@ class EffectJobs:
         self._catalog.check(located)
         if located.local and job.model not in located.accepted_digests():
             raise CorruptModel("The model's files changed after the request was accepted. Send it again.")
-        model, given = self._load(located, progress, analysis.dtype), analysis.input
+        model = self._load(located, progress, analysis.dtype)
         progress(0.0, "forward", "")
 
         def step(fraction: float) -> None:
@@ -77,12 +77,11 @@ class EffectJobs:
         try:
             return compute(
                 model,
-                model.encode(**given),
+                analysis.input,
                 request,
                 kind=analysis.kind,
                 dtype="float64" if analysis.dtype == "float64" else "float32",
                 image=analysis.image is not None and model.facts.kind != "vision",
-                other=None if request.against is None else model.encode(**input_against(given, request.against)),
                 step=step,
             )
         except INPUT_ERRORS as error:

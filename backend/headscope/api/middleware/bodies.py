@@ -20,6 +20,7 @@ from .metrics import PREFIX
 # Largest body, in bytes, of a route that BodyLimits does not name.
 OTHER_BYTES = 64 * 1024
 SIGN_IN_BYTES = 1024
+EFFECT_BYTES = 512 * 1024
 # Time for a body to arrive: a base, and one second per received bytes.
 BODY_SECONDS = 10.0
 BYTES_PER_SECOND = 16 * 1024
@@ -44,7 +45,7 @@ class BodyLimits:
 
     def largest(self, path: str) -> int:
         """Return the largest body of a request to this path, in bytes."""
-        return self._routes.get(path, OTHER_BYTES)
+        return self._routes.get(path, EFFECT_BYTES if path.endswith("/effects") else OTHER_BYTES)
 
 
 class BodyLimitMiddleware:
