@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..core.attention import Norm
-from ..models.dispatch import tensor_of
+from ..models.dispatch import embedding_matrix, tensor_of
 from ..models.support import NO_TOKENS
 from .affine import is_unchanged, matrix
 from .residual import norm_form
@@ -25,7 +25,7 @@ _known: WeakKeyDictionary[Any, tuple[Tensor, Tensor]] = WeakKeyDictionary()
 
 def find_unembedding(module: Any, trace: Trace, last: str | None) -> Unembedding | str:
     """Return what makes logits of the output of the layer `last`, or why that is no matrix over the tokens that the model embeds."""
-    head, embedding = module.get_output_embeddings(), _embedding(module)
+    head, embedding = module.get_output_embeddings(), embedding_matrix(module)
     if head is None or embedding is None:
         return NO_TOKENS
     read = next((event for event in reversed(trace.events) if event.module is head), None)
@@ -58,14 +58,6 @@ def _norm_between(stream: Tensor, read: Tensor, events: list[TraceEvent]) -> Nor
             form = norm_form(event)
             return NOT_LINEAR if form is None else NormPlace(event.name, form)
     return NOT_LINEAR
-
-
-def _embedding(module: Any) -> Any:
-    try:
-        found = module.get_input_embeddings()
-    except NotImplementedError:
-        return None
-    return getattr(found, "weight", None)
 
 
 def token_map(modules: Mapping[str, Any], unembedding: Unembedding, site: Site, like: Tensor) -> Tensor:

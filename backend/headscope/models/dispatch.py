@@ -82,3 +82,13 @@ def persistent(part: Any) -> Iterator[tuple[str, Tensor]]:
     yield from part.named_parameters(recurse=False, remove_duplicate=False)
     passing = part._non_persistent_buffers_set  # noqa: SLF001 - torch has no other name for it
     yield from (pair for pair in part.named_buffers(recurse=False, remove_duplicate=False) if pair[0] not in passing)
+
+
+def embedding_matrix(module: Any) -> Any:
+    """Return the embedding of token ids, [V, D], of a model of transformers; None if it has none."""
+    try:
+        found = module.get_input_embeddings()
+    # The only error that transformers raises here. Some models return None instead, or a module without a matrix.
+    except NotImplementedError:
+        return None
+    return getattr(found, "weight", None)

@@ -113,13 +113,8 @@ class Model:
     @property
     def vocabulary(self) -> int:
         """Number of token ids in the embedding. Raises Unsupported for models without one."""
-        try:
-            embedding = self.module.get_input_embeddings()
-        # The only error that transformers raises here. Some models return None instead, or a module without a matrix.
-        except NotImplementedError:
-            embedding = None
-        if (weight := getattr(embedding, "weight", None)) is not None:
-            return int(weight.shape[0])
+        if (matrix := dispatch.embedding_matrix(self.module)) is not None:
+            return int(matrix.shape[0])
         known = getattr(self.module.config, "vocab_size", None)
         if isinstance(known, int) and known > 0:
             return known
