@@ -157,6 +157,15 @@ def draw_integrated_gradients() -> Figure:
     return figure
 
 
+def draw_dual_path() -> Figure:
+    """The sums of all heads by the gradient, and by equal shares of the factors of every product."""
+    model = headscope.load("twin-gpt-softmax")
+    words = {"gradient-attention": "gradient × attention: sums", "dual-path": "dual path attribution: sums"}
+    found = {words[one]: headscope.effect(model, TEXT, target=TARGET, method=one).effects for one in words}
+    figure = Figure(760, 240, f"Gradient × attention and dual path attribution for “{TARGET[0]}” over “{TARGET[1]}”")
+    return side_by_side(figure, (30, 400), found, "logits")
+
+
 def draw_alti_logit() -> Figure:
     """What all heads add for the plural, by token: below their layer, and of the input."""
     model = headscope.load("twin-gpt-softmax")
@@ -201,6 +210,7 @@ PICTURES: dict[str, Callable[[], Figure]] = {
     "attribution-patching": draw_attribution_patching,
     "gradient-attention": draw_gradient_attention,
     "integrated-gradients": draw_integrated_gradients,
+    "dual-path": draw_dual_path,
     "alti-logit": draw_alti_logit,
     "score": draw_score,
 }

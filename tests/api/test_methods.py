@@ -339,7 +339,11 @@ def test_support_by_model_and_kind(server: Server) -> None:
     assert "no head" in reason(bert["kinds"][0], "effects", "ablation")
     assert "through the decoder" in reason(encoder, "effects", "ablation")
     for kind in (decoder, cross):
-        assert {item["name"] for item in kind["effects"] if not item["supported"]} == {"alti-logit", "path-patching"}
+        assert {item["name"] for item in kind["effects"] if not item["supported"]} == {
+            "alti-logit",
+            "dual-path",
+            "path-patching",
+        }
     assert "reads its encoder" in reason(decoder, "effects", "alti-logit")
     assert all(item["supported"] for item in gpt2["kinds"][0]["effects"])
     away = server.get("/models/t5-small").json()

@@ -223,7 +223,7 @@ def test_grids_are_those_of_the_interface(visits: Begin, server: Server, models:
     colour_by(visit, "ablation")
     expect(page.get_by_text(f"rank correlation with attribution patching {alike}", exact=True)).to_be_visible()
 
-    for name in ("gradient-attention", "integrated-gradients"):
+    for name in ("gradient-attention", "integrated-gradients", "dual-path"):
         colour_by(visit, EFFECTS[name].title.lower())
         found = np.array(effect(server, SHORT, "writer", method=name, **target)["effects"])
         layer, head = np.unravel_index(abs(found).argmax(), found.shape)

@@ -24,6 +24,7 @@ from headscope.settings import Settings
 from tests.support.commands import run
 
 from .conftest import projected, relative
+from .effects.test_dual_path import Rules
 from .effects.test_gradient_attention import Reference
 
 
@@ -291,6 +292,14 @@ def test_gradient_attention_is_weight_times_slope(model: Model) -> None:
         at = (head, *np.unravel_index(np.abs(e.maps[layer, head]).argmax(), e.maps.shape[2:]))
         expected = float(reference.weights[layer][at]) * reference.slope(layer, *map(int, at))
         assert e.maps[(layer, *at)] == pytest.approx(expected, rel=1e-3)
+
+
+def test_dual_path_is_the_rules_token_by_token(model: Model) -> None:
+    """Through all layers, in float64."""
+    e = headscope.effect(model, "The capital of France is", target=(" Paris", " London"), method="dual-path")
+    tokens = [token.id for token in e.tokens]
+    expected = Rules(model.module, tokens, len(tokens) - 1, (e.target.ids[0], e.target.ids[1])).maps()
+    np.testing.assert_allclose(e.maps, expected, rtol=1e-3, atol=1e-4 * np.abs(expected).max())
 
 
 def test_ablation_is_what_separate_passes_give(model: Model) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..capture import AttentionSites, CaptureSpec, PathPart, capture, direct_path, replaced_logits
 from ..capture.attention_path import gradients_on_path
+from ..capture.dual_path import dual_path
 from ..capture.head_logits import extreme_logits
 from ..capture.outputs import (
     AttentionGradients,
@@ -56,6 +57,10 @@ NOT_THE_SUM = (
     "or the way from there to the logits is not linear. So contributions cannot be computed."
 )
 
+NOT_DUAL = (
+    "Dual Path Attribution is defined for models that are made of linear maps, normalisations, activations, products of two of these, and attention. "
+    "This model has other parts, such as experts or gates on the outputs of its heads."
+)
 NOT_THE_SCORE = (
     "What leads from the residual stream of this model to the queries and keys of this head is more than linear maps, normalisations and a rotation, "
     "so its scores cannot be split among the parts below."
@@ -355,6 +360,13 @@ def _integrated_gradients(judged: JudgedInput, params: IntegratedGradientsParams
     return replace(found, completeness_error=error.astype(np.float32))
 
 
+def _dual_path(judged: JudgedInput, params: EffectParams) -> MethodResult:
+    """Return a map of every head on the dual paths. Raises Unsupported for models with parts that lose some of the target there."""
+    found = dual_path(*judged.arguments)
+    _check_sum(found.value, {"terms": found.terms.cpu().numpy()}, NOT_DUAL)
+    return replace(_mapped(found, lambda maps: maps), value=found.value, capped=found.capped)
+
+
 def _mapped(found: AttentionGradients, change: Callable[[Tensor], Tensor]) -> MethodResult:
     """Return each head's weights times their gradients, changed by `change`, and their sums. Takes the weights out of `found`."""
     maps = np.empty((len(found.heads), *found.heads[0].weights.shape), np.float32)
@@ -444,6 +456,7 @@ COMPUTE: dict[str, Callable[[JudgedInput, Any], MethodResult]] = {
     "attribution-patching": _attribution_patching,
     "gradient-attention": _gradient_attention,
     "integrated-gradients": _integrated_gradients,
+    "dual-path": _dual_path,
     "alti-logit": _alti_logit,
     "score": _score,
 }

@@ -180,10 +180,10 @@ class _Leaf:
 class LinearPass:
     """The hooks of one pass. Outside of the modules that are cut, gradients are on from the first layer that can reach the output."""
 
-    def __init__(self, model: Model, sites: Sequence[Site]) -> None:
+    def __init__(self, model: Model, sites: Sequence[Site], functions: FrozenFunctions | None = None) -> None:
         if any(site.block is None for site in sites):
             raise Unsupported("Its layers are not separate modules.", pointer="/model")
-        self._module = model.module
+        self._module, self._functions = model.module, functions or FrozenFunctions()
         self._sites, self._upcoming = sites, iter(sites)
         self._names = dict(model.module.named_modules())
         self._leaves: list[_Leaf] = []
@@ -214,7 +214,7 @@ class LinearPass:
                 watch(part, before, after)
             if (head := self._module.get_output_embeddings()) is not None:
                 watch(head, after=self._keep_head)
-            with _FrozenFunctions():
+            with self._functions:
                 yield
         finally:
             for handle in handles:
@@ -234,9 +234,9 @@ class LinearPass:
                 yield part, self._begin_attention, self._end_attention
                 for child, inner in part.named_children():  # what follows the projection
                     yield from walk(f"{name}.{child}", inner)
-            elif _is_norm(part):
+            elif is_norm(part):
                 yield part, None, self._freeze
-            elif within or any(map(_is_norm, part.modules())):
+            elif within or any(map(is_norm, part.modules())):
                 for child, inner in part.named_children():
                     yield from walk(f"{name}.{child}", inner)
             elif any(one.dim() > 1 for one in part.parameters()):
@@ -250,7 +250,7 @@ class LinearPass:
 
     def _outside(self, part: Any) -> Any:
         """Return the hook after a module that is in no layer, None if there is none."""
-        if _is_norm(part):
+        if is_norm(part):
             return self._freeze
         if affine.width(part) is not None:
             return self._add_offset
@@ -379,9 +379,9 @@ def added_parts(modules: Mapping[str, Any], sites: Sequence[Site]) -> Iterator[t
     special = {str(name) for site in sites for name in (site.module, site.projection)}
 
     def walk(name: str, part: Any, added: bool) -> Iterator[tuple[str, Any]]:
-        if name in special or _is_norm(part):
+        if name in special or is_norm(part):
             return
-        mixed = any(one.startswith(f"{name}.") for one in special) or any(map(_is_norm, part.modules()))
+        mixed = any(one.startswith(f"{name}.") for one in special) or any(map(is_norm, part.modules()))
         added = added or not mixed
         if added and any(one.dim() > 1 for one in part.parameters()):
             yield name, part
@@ -398,7 +398,7 @@ def _own(gradient: Tensor, leaf: _Leaf) -> Tensor:
     return gradient.reshape(leaf.part.values.shape) if leaf.part.name == "heads" else gradient
 
 
-class _FrozenFunctions(TorchFunctionMode):
+class FrozenFunctions(TorchFunctionMode):
     """Likewise holds fixed what activations do that are functions, not modules, in this thread."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -413,5 +413,6 @@ def _frozen(given: Tensor, output: Tensor) -> Tensor:
     return given * torch.where(given == 0, 0, output / given).detach()
 
 
-def _is_norm(part: Any) -> bool:
+def is_norm(part: Any) -> bool:
+    """Return whether a module normalises."""
     return "norm" in type(part).__name__.lower() and not any(True for _ in part.children())

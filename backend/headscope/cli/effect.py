@@ -45,7 +45,7 @@ from .output import JSON, format_number, print_table
     show_default=True,
     type=MethodType("method", EFFECTS),
     help="contribution, ablation, ablation:how=zero, ablation:how=reference, patching, path-patching:receiver=4.5, attribution-patching, gradient-attention, integrated-gradients, "
-    "alti-logit, or score:head=4.5,query=-1,key=0.",
+    "dual-path, alti-logit, or score:head=4.5,query=-1,key=0.",
 )
 @KIND
 @MAX_TOKENS

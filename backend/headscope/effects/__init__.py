@@ -7,6 +7,7 @@ from .alti_logit import ALTI_LOGIT
 from .attribution_patching import ATTRIBUTION_PATCHING
 from .base import EffectMethod
 from .contribution import CONTRIBUTION
+from .dual_path import DUAL_PATH
 from .gradient_attention import GRADIENT_ATTENTION
 from .integrated_gradients import INTEGRATED_GRADIENTS
 from .patching import PATCHING
@@ -23,6 +24,7 @@ EFFECTS: dict[str, EffectMethod] = {
         ATTRIBUTION_PATCHING,
         GRADIENT_ATTENTION,
         INTEGRATED_GRADIENTS,
+        DUAL_PATH,
         ALTI_LOGIT,
         SCORE,
     )

@@ -52,9 +52,10 @@ def effect(
     (`reads`). "attribution-patching" estimates patching or ablation from a gradient (`of`).
 
     "gradient-attention" has a map for every head, each attention weight times the gradient of the target there, with the `sign` "keep", "clamp" or "drop";
-    "integrated-gradients" takes the mean gradient at `steps` places on the path from no attention in a layer to all of it. "alti-logit" splits contributions by
-    token of the input. "score" is about no prediction, but about why one `head`, such as "4.5", looks from `query` to `key`: what every earlier head brings to
-    that score through the query or the key (`side`).
+    "integrated-gradients" takes the mean gradient at `steps` places on the path from no attention in a layer to all of it; "dual-path" hands the target on
+    through every part, with equal shares for the factors of a product. "alti-logit" splits contributions by token of the input. "score" is about no
+    prediction, but about why one `head`, such as "4.5", looks from `query` to `key`: what every earlier head brings to that score through the query or the
+    key (`side`).
 
     Raises a HeadscopeError; Unsupported for models without an output head, and where the sum of all parts is not the target.
 
