@@ -11,6 +11,7 @@ import numpy as np
 from ..capture import AttentionSites, examine
 from ..core.arrays import Array, to_lists
 from ..core.attention import Kind
+from ..core.lazy import Tensor
 from ..core.tokens import TOKENS, Token
 from ..effects import EFFECTS
 from ..errors import Unsupported
@@ -118,9 +119,11 @@ def compute(
     dtype: Literal["float32", "float64"] = "float32",
     image: bool = False,
     step: Step = lambda fraction: None,
+    matrices: Mapping[int, Tensor] | None = None,
 ) -> Effect:
     """Return what every head of a kind does to a prediction for an input, or to the score of a cell. `given` are arguments of Model.encode.
 
+    `matrices` are those of a Jacobian lens, by layer.
     `image` says whether an image is read beside a text. `step(fraction)` is called at every layer and every reference text, and may raise to stop.
     Raises the errors of `headscope.effect`.
     """
@@ -138,7 +141,7 @@ def compute(
             raise Unsupported(missing[need], pointer="/model")
     ids = [find_output(model, one) for one in request.outputs]
     position = find_position(model, encoded, request.position) if predicts else None
-    judged = JudgedInput(model, encoded, sites, of, ids, position, other, reference, step)
+    judged = JudgedInput(model, encoded, sites, of, ids, position, other, reference, step, matrices or {})
     with model.lock, model.using(dtype):
         found = COMPUTE[declared.name](judged, request.params)
     return _with_axes(judged, request, found)

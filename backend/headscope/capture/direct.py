@@ -26,7 +26,7 @@ from . import affine
 from .batch import by_input, most_inputs
 from .closeness import is_close
 from .forward import options_at
-from .head_logits import LogitReader, Written
+from .head_logits import LogitReader, Written, WrittenHeads
 from .interface import NAME, AttentionCall, Masks, attending_with, recording
 from .residual import frozen_norm
 from .sites import AttentionSites, Site
@@ -187,6 +187,7 @@ class LinearPass:
         self._sites, self._upcoming = sites, iter(sites)
         self._names = dict(model.module.named_modules())
         self._leaves: list[_Leaf] = []
+        self._after: list[Tensor] = []  # for each site, what its layer returned
         self._layer = -1
         self._head: Tensor | None = None
         self._cutting: Any = None
@@ -206,7 +207,7 @@ class LinearPass:
         try:
             for name in stacks:
                 for child in self._names[name].children():
-                    watch(child, self._enter_layer)
+                    watch(child, self._enter_layer, self._leave_layer)
             for name, part in self._names.items():
                 if not any(name == stack or name.startswith(f"{stack}.") for stack in stacks):
                     watch(part, after=self._outside(part))
@@ -289,8 +290,9 @@ class LinearPass:
 
     @property
     def written(self) -> Written:
-        """What the heads of each site wrote, with the tensor on which the output depends."""
-        return [(leaf.tensor, leaf.part.values) for leaf in self._leaves if leaf.part.name == "heads"]
+        """What the heads of each site wrote, with the tensors on which the output depends."""
+        heads = [leaf for leaf in self._leaves if leaf.part.name == "heads"]
+        return [WrittenHeads(one.tensor, one.part.values, after) for one, after in zip(heads, self._after, strict=True)]
 
     # -- hooks ----------------------------------------------------------------------------------------------------------------------------
 
@@ -302,6 +304,12 @@ class LinearPass:
         if args:
             return (self._leaf("embedding", args[0]), *args[1:]), kwargs
         return args, {**kwargs, "hidden_states": self._leaf("embedding", kwargs["hidden_states"])}
+
+    def _leave_layer(self, part: Any, args: Any, output: Any) -> None:
+        found = first_tensor(output if isinstance(output, tuple) else (output,))
+        sites = sum(leaf.part.name == "heads" for leaf in self._leaves)
+        if found is not None:
+            self._after += [found] * (sites - len(self._after))
 
     def _begin_attention(self, part: Any, args: Any, kwargs: Any) -> None:
         torch.set_grad_enabled(False)

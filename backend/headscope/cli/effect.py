@@ -47,6 +47,11 @@ from .output import JSON, format_number, print_table
     help="contribution, ablation, ablation:how=zero, ablation:how=reference, patching, path-patching:receiver=4.5, attribution-patching, gradient-attention, integrated-gradients, "
     "dual-path, alti-logit, or score:head=4.5,query=-1,key=0.",
 )
+@click.option(
+    "--jacobian-lens",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="File of a fitted Jacobian lens, for contribution:writes=5.",
+)
 @KIND
 @MAX_TOKENS
 @click.option("--top", default=20, show_default=True, type=click.IntRange(1), help="Number of heads to print.")

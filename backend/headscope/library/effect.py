@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from os import PathLike, fspath
 from typing import Any, Literal
 
 from ..analysis.effect import Effect, compute
@@ -10,9 +11,12 @@ from ..analysis.effect_request import EffectRequest
 from ..analysis.target import Target
 from ..errors import InvalidRequest
 from ..models.images import pack
+from ..models.jacobian_lens import read_jacobian_lens
+from ..models.loading import Model
 from .analysis import load
 from .arguments import Method, choice, number, numbers, validating
 
+NOTHING_READ = 'A Jacobian lens reads what heads write. Use the method {"name": "contribution", "writes": 5}.'
 # A token or class, by its text or number.
 Output = str | int
 
@@ -33,6 +37,7 @@ def effect(
     target_ids: Sequence[int] | None = None,
     mask: Sequence[int] | None = None,
     max_tokens: int | None = None,
+    jacobian_lens: str | PathLike[str] | Mapping[int, Any] | None = None,
     kind: Literal["self", "encoder", "decoder", "cross"] = "self",
     dtype: Literal["float32", "float64"] = "float32",
 ) -> Effect:
@@ -46,7 +51,8 @@ def effect(
     are those of `analyze`.
 
     `method` is a name, or a dict of a name and parameters. "contribution" is what a head writes on the direct path: `sources` splits it by token, and `writes`
-    names the logits that the head raises and lowers most. "ablation" is by how much the target falls without the head, whose output is replaced by its "mean",
+    names the logits that the head raises and lowers most, with `jacobian_lens` after its output went through the matrix of its layer: a
+    safetensors file, or a matrix [d, d] by layer. "ablation" is by how much the target falls without the head, whose output is replaced by its "mean",
     by "zero", or by its mean over the texts of `reference` (`how`). "patching" is how much of the target's difference to another text the head carries, in
     either `direction`, "denoise" or "noise"; "path-patching" is how much of it goes straight from the head to what one `receiver` reads as query, key or value
     (`reads`). "attribution-patching" estimates patching or ablation from a gradient (`of`).
@@ -92,7 +98,19 @@ def effect(
         kind=kind,
         dtype=dtype,
         image=image is not None and model.facts.kind != "vision",
+        matrices=_matrices(model, request, jacobian_lens),
     )
+
+
+def _matrices(
+    model: Model, request: EffectRequest, lens: str | PathLike[str] | Mapping[int, Any] | None
+) -> dict[int, Any] | None:
+    """Return the matrices of a Jacobian lens by layer. Raises InvalidRequest."""
+    if lens is None:
+        return None
+    if not getattr(request.method, "writes", 0):
+        raise InvalidRequest(NOTHING_READ, pointer="/jacobian_lens")
+    return read_jacobian_lens(lens if isinstance(lens, Mapping) else fspath(lens), model.width)
 
 
 def _text(text: str | Sequence[int] | None, name: str) -> str | list[int] | None:

@@ -96,7 +96,7 @@ def test_a_layer_sums_to_what_is_lost_without_it(make: Any, monkeypatch: pytest.
         assert e.effects[layer].sum() == pytest.approx(together.effect, rel=1e-4, abs=1e-7)
         assert e.effects[layer].sum() - error == pytest.approx(together.effect, rel=1e-4, abs=1e-7)
     monkeypatch.setattr(
-        "headscope.analysis.effect_methods.EFFECTS", {METHOD: dataclasses.replace(EFFECTS[METHOD], tokens=1)}
+        "headscope.analysis.effect_methods.gradients.EFFECTS", {METHOD: dataclasses.replace(EFFECTS[METHOD], tokens=1)}
     )
     again = headscope.effect(model, **shared, method=METHOD)
     np.testing.assert_allclose(again.maps, e.maps, atol=1e-6 * np.abs(e.maps).max())

@@ -1,0 +1,43 @@
+"""Fitted Jacobian lenses: for every layer, the mean derivative of the last layer's output by that of the layer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+
+from ..core.lazy import Tensor, torch
+from ..errors import InvalidRequest
+
+UNREADABLE = "This is no file of a Jacobian lens: a safetensors file with the matrix of layer l as J_l. In Python, give the matrices of a pickled one by layer."
+SHAPE = "A Jacobian lens has a square matrix of numbers for every layer, as wide as the hidden states of the model for which it was fitted."
+POINTER = "/jacobian_lens"
+NAME = re.compile(r"J_(\d{1,4})")
+
+
+def read_jacobian_lens(given: str | Path | Mapping[int, Any], width: int) -> dict[int, Tensor]:
+    """Return the matrices [width, width] of a lens by the layer's number, in float32: of a file, or of arrays or tensors by layer.
+
+    A file is a safetensors file with the matrix of layer l as J_l. Pickled files, which jlens writes, are not read: give its `jacobians` instead.
+    Raises InvalidRequest.
+    """
+    found = dict(given) if isinstance(given, Mapping) else _read(Path(given))
+    try:
+        matrices = {int(layer): torch.as_tensor(one, dtype=torch.float32) for layer, one in found.items()}
+    except (TypeError, ValueError):
+        raise InvalidRequest(SHAPE, pointer=POINTER) from None
+    if not matrices or any(one.shape != (width, width) or not bool(one.isfinite().all()) for one in matrices.values()):
+        raise InvalidRequest(SHAPE, pointer=POINTER)
+    return matrices
+
+
+def _read(path: Path) -> dict[int, Any]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            names = file.keys()
+            return {int(found[1]): file.get_tensor(one) for one in names if (found := NAME.fullmatch(one))}
+    except (OSError, SafetensorError) as error:
+        raise InvalidRequest(UNREADABLE, pointer=POINTER) from error
