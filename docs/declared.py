@@ -33,7 +33,7 @@ FOLDERS = {
 }
 DRAWN = {"figure", "study-figure"}
 # What some figures require of a study.
-ASKS = {"against": "two variants", "labels": "entity labels", "lenses": "all its lenses"}
+ASKS = {"against": "two variants", "labels": "entity labels", "lenses": "all its lenses", "effects": "effects"}
 
 
 def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:

@@ -10,10 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import plotly.graph_objects as go
 import pyarrow.parquet as pq
 import pytest
 
+import headscope
 from tests.api.test_bad_input import check_problem
 from tests.api.users import API, OF_STUDY, UNKNOWN_ID, Users, ask
 from tests.support import studies
@@ -261,6 +263,31 @@ def test_what_is_wrong_with_a_row_stays_with_that_row(embedded: Server) -> None:
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid-dataset")
 
 
+@both_deployments
+def test_effects_of_heads(server: Server, models: Path) -> None:
+    """The effects that the library finds, with a target per row; a row that cannot be judged is reported."""
+    rows = [{"text": "The cat sat on a", "next": 5}, {"text": "A mat", "next": 9}, {"text": "It was", "next": 10**6}]
+    data = {"name": "next.jsonl", "data": "".join(json.dumps(row) + "\n" for row in rows)}
+    body = {
+        "dataset": data,
+        "model": "gpt2",
+        "lenses": [],
+        "measures": [],
+        "effects": ["ablation"],
+        "figures": ["effects"],
+    }
+    document = studies.done(server, {**body, "columns": {"text": "text", "target": "next"}})
+    assert (document["inputs"], document["measures"], document["figures"]) == (2, ["ablation"], ["effects"])
+    assert [one["row"] for one in document["failed"]] == [3]
+    found = server.get(f"/studies/{document['id']}/tables/effects", params={"format": "csv"}).text
+    of = headscope.load(models / "gpt2")
+    each = [headscope.effect(of, row["text"], target=row["next"], method="ablation").effects for row in rows[:2]]
+    shown = [float(row["effect"]) for row in csv.DictReader(io.StringIO(found))]
+    assert shown == pytest.approx(np.mean(each, 0).ravel().tolist(), abs=1e-6)
+    figure = server.get(f"/studies/{document['id']}/figures/effects").json()
+    assert figure["layout"]["meta"]["sentence"].startswith("Heads with the largest mean effects")
+
+
 @pytest.mark.parametrize(
     ("more", "status", "code", "pointer"),
     [
@@ -282,6 +309,10 @@ def test_what_is_wrong_with_a_row_stays_with_that_row(embedded: Server) -> None:
             "invalid-request",
             "/against/mechanism/alpha",
         ),
+        ({"effects": ["magic"]}, 404, "unknown-effect", "/effects"),
+        ({"effects": ["contribution"], "mechanism": "hopfield", "model": "gpt2"}, 422, "unsupported", "/effects"),
+        ({"effects": ["contribution"], "model": "t5"}, 422, "unsupported", "/kind"),
+        ({"target": "cat"}, 422, "invalid-request", "/effects"),
         ({"dataset": "f" * 32}, 404, "unknown-dataset", "/dataset"),
         ({"dataset": "../../etc/passwd"}, 404, "unknown-dataset", "/dataset"),
     ],

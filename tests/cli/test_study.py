@@ -71,6 +71,25 @@ def test_without_anything_asked_it_prints_every_head(tmp_path: Path, model: Path
     assert (document["inputs"], document["measures"].keys()) == (2, {"entropy"})
 
 
+def test_effects_of_heads(tmp_path: Path) -> None:
+    """With a target by columns or by options; one line per head with the mean effect and the share of inputs, and as a figure's table."""
+    (tmp_path / "verbs.tsv").write_text("text\tgood\tbad\nThe keys to the old cabinet\t are\t is\nThe cat\t is\t are\n")
+    asked = ("verbs.tsv", "--effect", "contribution", "--effect", "attribution-patching:of=zero")
+    columns = ("--column", "target=good", "--column", "minus=bad")
+    done = run(tmp_path, Path("twin-gpt-softmax"), *asked, *columns)
+    assert done.returncode == 0, done.stderr
+    head, *rows = done.stdout.splitlines()[-49:]
+    assert head.split() == [
+        "head",
+        *(f"{m}.{c}" for m in ("contribution", "attribution-patching") for c in ("effect", "raises")),
+    ]
+    assert len(rows) == 48
+    drawn = run(tmp_path, Path("twin-gpt-softmax"), *asked, "--target", " is", "--minus", " are", "--table", "effects")
+    assert drawn.returncode == 0, drawn.stderr
+    with (tmp_path / "effects.csv").open() as file:
+        assert len(list(csv.DictReader(file))) == 96
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -79,6 +98,9 @@ def test_without_anything_asked_it_prints_every_head(tmp_path: Path, model: Path
         (("cats.txt", "--figure", "entropy:joy=1"), "parameters of figure entropy are not valid"),
         (("cats.txt", "--table", "smile"), "Invalid value for '--table'"),
         (("cats.txt", "--column", "text=nothing"), "invalid-request"),
+        (("cats.txt", "--effect", "score:head=1.0"), "There is no such method"),
+        (("cats.txt", "--effect", "contribution", "--minus", " a"), "--minus needs a --target"),
+        (("cats.txt", "--effect", "contribution"), "no head that predicts"),
     ],
 )
 def test_mistakes(tmp_path: Path, model: Path, arguments: tuple[str, ...], said: str) -> None:

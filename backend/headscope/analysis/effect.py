@@ -8,14 +8,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..capture import AttentionSites, examine
+from ..capture import INPUT_ERRORS, AttentionSites, examine
 from ..core.arrays import Array, to_lists
 from ..core.attention import Kind
 from ..core.lazy import Tensor
 from ..core.tokens import TOKENS, Token
 from ..effects import EFFECTS
-from ..errors import Unsupported
+from ..errors import OutOfMemory, Unsupported
 from ..models.loading import Model
+from ..models.modules import is_out_of_memory
 from ..models.support import BEFORE_DECODER
 from .effect_methods import COMPUTE, JudgedInput, MethodResult, Score, Step, Together
 from .effect_request import EffectRequest, Text
@@ -23,6 +24,7 @@ from .predictions import Predictions, WrittenLogit, texts_of, top_predictions, w
 from .target import Target, find_output, find_position
 
 REFERENCE_TOKENS = 512  # that are read of a reference text
+NO_ROOM = "There is not enough memory for this effect. Analyse fewer tokens."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,8 +144,13 @@ def compute(
     ids = [find_output(model, one) for one in request.outputs]
     position = find_position(model, encoded, request.position) if predicts else None
     judged = JudgedInput(model, encoded, sites, of, ids, position, other, reference, step, matrices or {})
-    with model.lock, model.using(dtype):
-        found = COMPUTE[declared.name](judged, request.params)
+    try:
+        with model.lock, model.using(dtype):
+            found = COMPUTE[declared.name](judged, request.params)
+    except INPUT_ERRORS as error:
+        if is_out_of_memory(error):
+            raise OutOfMemory(NO_ROOM) from None
+        raise
     return _with_axes(judged, request, found)
 
 

@@ -8,9 +8,13 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
+from ..core.attention import Kind
 from ..core.declarations import HeadName
 from ..effects import EFFECTS
-from ..errors import InvalidRequest
+from ..effects.base import EffectMethod
+from ..errors import InvalidRequest, Unsupported
+from ..models import support
+from ..models.facts import Facts
 from .request import Count, choices_of, versions
 
 # A token or class, by its text or number.
@@ -106,3 +110,14 @@ class EffectRequest(BaseModel):
         effect = {**self.model_dump(exclude={"heads"}), "method": self.params.model_dump()}
         record = {**versions(), "effect": effect, "analysis": analysis, "model_digest": model_digest}
         return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def check_supported(method: EffectMethod, facts: Facts, kind: Kind, pointer: str) -> None:
+    """Raise Unsupported for a model without predictions, and for a method that it does not support, to which `pointer` points."""
+    silence = support.explain_silence(facts, kind, method.of)
+    if silence is not None:
+        raise Unsupported(silence)
+    missing = support.find_missing(facts, kind)
+    for need in method.needs:
+        if need in missing:
+            raise Unsupported(missing[need], pointer=pointer)

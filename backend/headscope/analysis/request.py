@@ -48,25 +48,31 @@ Tag = Annotated[str, StringConstraints(max_length=100)]
 # Validation of a long list stops at its first error (fail_fast): collecting 100,000 of them would block the server for seconds.
 
 
-def _choice(declaration: Declaration) -> type[BaseModel]:
-    """Create the model of a method's parameters with its name as discriminator."""
+@cache
+def _choice(name: str, params: type[BaseModel]) -> type[BaseModel]:
+    """Create the model of a method's parameters with its name as discriminator. It is the same one in every request that has such a choice."""
     return create_model(
-        "".join(part.title() for part in re.split("[-_]", declaration.name)) + "Choice",
-        __base__=declaration.params,
-        name=(Literal[declaration.name], declaration.name),  # type: ignore[arg-type]
+        "".join(part.title() for part in re.split("[-_]", name)) + "Choice",
+        __base__=params,
+        name=(Literal[name], name),  # type: ignore[arg-type]
     )
 
 
-def choices_of(what: str, known: Mapping[str, Declaration]) -> Any:
-    """Create the type of a choice among methods: an object with name and parameters, or the bare name for default parameters."""
+def choices_of(what: str, known: Mapping[str, Declaration], pointer: str | None = None) -> Any:
+    """Create the type of a choice among methods: an object with name and parameters, or the bare name for default parameters.
+
+    Errors point to the method's usual place in a request, unless `pointer` is another one.
+    """
 
     def named(value: object) -> object:
         name = value.get("name") if isinstance(value, dict) else getattr(value, "name", value)
         if isinstance(name, str) and name not in known:
-            raise Unknown(what, f"There is no such {what}. There are: {', '.join(known)}.", pointer=POINTERS[what])
+            raise Unknown(
+                what, f"There is no such {what}. There are: {', '.join(known)}.", pointer=pointer or POINTERS[what]
+            )
         return {"name": value} if isinstance(value, str) else value
 
-    members = tuple(_choice(declaration) for declaration in known.values())
+    members = tuple(_choice(declaration.name, declaration.params) for declaration in known.values())
     either: Any = reduce(or_, members)
     choice: Any = Annotated[either, Field(discriminator="name")] if len(members) > 1 else either
     return Annotated[choice, BeforeValidator(named, json_schema_input_type=choice | Literal[tuple(known)])]
@@ -304,13 +310,13 @@ def versions() -> dict[str, Any]:
     }
 
 
-def canonical(what: str, chosen: list[Any], order: list[str]) -> list[Any]:
+def canonical(what: str, chosen: list[Any], order: list[str], pointer: str | None = None) -> list[Any]:
     """Remove duplicates and sort. Raises InvalidRequest for a method with two sets of parameters."""
     found: dict[str, Any] = {}
     for choice in chosen:
         if found.setdefault(choice.name, choice) != choice:
             raise InvalidRequest(
-                f"{choice.name} is requested twice, with different parameters.", pointer=POINTERS[what]
+                f"{choice.name} is requested twice, with different parameters.", pointer=pointer or POINTERS[what]
             )
     return [found[name] for name in order if name in found]
 

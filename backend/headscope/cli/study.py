@@ -21,6 +21,7 @@ from ..figures.images import MEDIA, Renderer
 from ..figures.studies import STUDY_FIGURES, build_table
 from ..mechanisms import MECHANISMS
 from ..settings import Settings
+from ..studies.quantities import EFFECT_COLUMNS, JUDGES
 from ..studies.results import table_files, tables
 from .options import KIND, LENS, MAX_TOKENS, MECHANISM, MODEL, MethodType, measure_option, parse_parameter
 from .output import JSON, format_number, print_table, progress_bar
@@ -45,6 +46,19 @@ LISTED = 5
 )
 @LENS
 @measure_option("entropy, patterns, special_tokens")
+@click.option(
+    "--effect",
+    "effects",
+    multiple=True,
+    type=MethodType("method", JUDGES),
+    help="What every head does to a prediction of each input: contribution, ablation, attribution-patching:of=zero, ... May be repeated.",
+)
+@click.option(
+    "--target",
+    help="Token or class that effects are about, where --column names no target.  [default: the model's own choice]",
+)
+@click.option("--minus", help="Token or class whose logit is subtracted.")
+@click.option("--position", type=int, help="Token at which the model predicts, as in headscope effect.")
 @click.option(
     "--figure",
     "figures",
@@ -83,7 +97,7 @@ LISTED = 5
     "columns",
     multiple=True,
     metavar="ROLE=COLUMN",
-    help="Column for a role: text, text_pair, words, pos, labels or label. May be repeated.",
+    help="Column for a role: text, text_pair, words, pos, labels, label, target, minus or against. May be repeated.",
 )
 @click.option(
     "--bad-rows",
@@ -109,9 +123,11 @@ def study(
 
     DATASET is a file, or hub: and the name of a data set on the hub. Run the same command again to resume a study that was interrupted.
     """
+    options |= {"target": _target(options.pop("target"), options.pop("minus"))}
     drawn = _parse_figures(figures)
     tabled = [name for name in listed if name in STUDY_FIGURES]
-    arguments = _arguments(options, only_figures=len(drawn) + len(listed) > 0 and tabled == list(listed))
+    only_figures = len(drawn) + len(listed) > 0 and tabled == list(listed)
+    arguments = _arguments(options, only_named=only_figures or bool(options["effects"]))
     result = _run(dataset, {**arguments, "figures": [*(name for name, _ in drawn), *tabled]}, quiet=as_json)
     files = [
         *_draw(result, drawn, [name for name in formats if name in FIGURE_FORMATS] or ["svg"]),
@@ -155,11 +171,18 @@ def _parse_figures(figures: Sequence[Mapping[str, Any]]) -> list[tuple[str, Any]
     return parsed
 
 
-def _arguments(options: Mapping[str, Any], *, only_figures: bool) -> dict[str, Any]:
-    """Return the options as arguments of headscope.study. With `only_figures` the lenses and measures are those that the figures need."""
+def _target(target: str | None, minus: str | None) -> Any:
+    """Return the target of effects: a token or class, or two for a difference."""
+    if minus is not None and target is None:
+        raise click.UsageError("--minus needs a --target from which it is subtracted.")
+    return target if minus is None else [target, minus]
+
+
+def _arguments(options: Mapping[str, Any], *, only_named: bool) -> dict[str, Any]:
+    """Return the options as arguments of headscope.study. With `only_named`, lenses and measures are those that are named, or that figures need."""
     columns = {role: str(column) for role, column in map(parse_parameter, options["columns"])}
     given = {name: value for name, value in {**options, "columns": columns}.items() if value not in ((), {}, None)}
-    return {"lenses": (), "measures": (), **given} if only_figures else given
+    return {"lenses": (), "measures": (), **given} if only_named else given
 
 
 def _run(dataset: str, arguments: dict[str, Any], *, quiet: bool) -> headscope.Study:
@@ -220,7 +243,7 @@ def _left_out(what: str, count: int, first: Sequence[tuple[int, str]]) -> list[s
 
 
 def _print_heads(result: headscope.Study) -> None:
-    """Print a table of the first variant: the mean over inputs of every measure with one number per head."""
+    """Print a table of the first variant: the mean over inputs of every measure with one number per head, and of effects."""
     shape = (len(result.layers), len(result.heads))
     columns = {
         measure if len(lenses) == 1 else f"{measure}/{lens}": values
@@ -229,6 +252,9 @@ def _print_heads(result: headscope.Study) -> None:
         if f"stat/0/{measure}/{lens}/mean" in result.arrays
         and (values := result.stat(measure, lens).input_mean).shape == shape
     }
+    for method in (name for name in JUDGES if name in result.document["measures"]):
+        found = result.stat(method).input_mean
+        columns |= {f"{method}.{column}": found[..., place] for place, column in enumerate(EFFECT_COLUMNS)}
     rows = (
         [f"{result.layers[i]}.{result.heads[j]}", *(format_number(float(values[i, j])) for values in columns.values())]
         for i, j in np.ndindex(shape)

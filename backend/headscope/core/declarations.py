@@ -78,3 +78,20 @@ class Declaration:
             "range": list(self.range),
             "needs": list(self.needs),
         }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quantity(Declaration):
+    """The description of numbers: axis letters of their `shape`, and what is along an axis C.
+
+    An axis C holds `columns`, by name, each in `unit` unless `units` gives it another; one named class holds numbers of `classes`.
+    """
+
+    shape: str
+    columns: tuple[str, ...] = ()
+    units: Mapping[str, str] = field(default_factory=dict)
+    classes: tuple[str, ...] = ()
+
+    def unit_of(self, column: str | None) -> str:
+        """Return the unit of a column, or of the one number."""
+        return self.unit if column is None else self.units.get(column, self.unit)

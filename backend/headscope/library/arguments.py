@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from operator import index
 from typing import Any
@@ -14,6 +14,8 @@ from ..errors import InvalidRequest
 
 # A mechanism, lens or measure: its name, or a mapping with its name and parameters.
 Method = str | Mapping[str, Any]
+# A token or class, by its text or number.
+Output = str | int
 
 
 def request_of(
@@ -66,3 +68,10 @@ def numbers(values: Any, name: str) -> list[int] | None:
 def number(value: Any) -> Any:
     """Convert an integer of numpy or torch to int; return anything else unchanged."""
     return index(value) if hasattr(value, "__index__") and not isinstance(value, bool) else value
+
+
+def outputs(target: Output | Sequence[Output] | None) -> list[Any] | None:
+    """Return the outputs that a target names, as a request has them."""
+    if target is None:
+        return None
+    return [number(one) for one in (target if isinstance(target, (tuple, list)) else [target])]

@@ -14,11 +14,9 @@ from ..models.images import pack
 from ..models.jacobian_lens import read_jacobian_lens
 from ..models.loading import Model
 from .analysis import load
-from .arguments import Method, choice, number, numbers, validating
+from .arguments import Method, Output, choice, number, numbers, outputs, validating
 
 NOTHING_READ = 'A Jacobian lens reads what heads write. Use the method {"name": "contribution", "writes": 5}.'
-# A token or class, by its text or number.
-Output = str | int
 
 
 def effect(
@@ -75,7 +73,7 @@ def effect(
     model = load(model, dtype=dtype)
     with validating():
         request = EffectRequest(
-            target=_outputs(target),
+            target=outputs(target),
             position=number(position),
             method=choice(method),
             against=_text(against, "against"),
@@ -125,13 +123,6 @@ def _texts(texts: Sequence[str | Sequence[int]] | None) -> list[Any] | None:
     if isinstance(texts, str) or not isinstance(texts, Iterable):
         raise InvalidRequest("reference must be a list of texts, or of their token ids.", pointer="/reference")
     return [_text(one, "reference") for one in texts]
-
-
-def _outputs(target: Output | tuple[Output, Output] | None) -> list[Any] | None:
-    """Return the outputs that a target names, as a request has them."""
-    if target is None:
-        return None
-    return [number(one) for one in (target if isinstance(target, (tuple, list)) else [target])]
 
 
 __all__ = ["Effect", "Target", "effect"]

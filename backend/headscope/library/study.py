@@ -117,7 +117,12 @@ def _row(number: int, item: Any) -> Row:
         row = Row(number, "")
     if not isinstance(row.text, str) or not isinstance(row.text_pair, str | None) or not row.text:
         raise InvalidRequest(
-            f"Input {number} is not a text. Pass a text, a pair of texts, or a mapping with text and, optionally, text_pair, pos, labels and label.",
+            f"Input {number} is not a text. Pass a text, a pair of texts, or a mapping with text and, optionally, text_pair, pos, labels, label, target, minus "
+            "and against.",
             pointer="/dataset",
         )
+    if not isinstance(row.target, str | int | None) or not isinstance(row.minus, str | int | None):
+        raise InvalidRequest(f"The target of input {number} is neither a text nor a number.", pointer="/dataset")
+    if not isinstance(row.against, str | None):
+        raise InvalidRequest(f"What input {number} is compared with (against) is not a text.", pointer="/dataset")
     return row

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from ..core.attention import Layer, Reading
-from ..core.declarations import Declaration
+from ..core.declarations import Declaration, Quantity
 from ..core.lazy import Tensor
 from ..core.tokens import Token
 from ..lenses import LENSES
@@ -75,28 +75,23 @@ class ByRows:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measure(Declaration):
+class Measure(Quantity):
     """Numbers computed from maps: (layer, lens, readings by lens, parameters) -> values of `shape` without L.
 
     `accepts` says which lenses it can read. It is computed for each of them that was read; one that reads no map is computed once, as if for the weights.
     `reads` names lenses that must have been read for it.
     A measure of `heads` gets blocks of heads. A measure of a `layer` gets all heads of a layer at once, with the residual stream; its values may have no axis H.
-    An axis C holds `columns`, by name, each in `unit` unless `units` gives it another; one named class holds numbers of `classes`. A `fixed` measure reads the
-    model's weights alone: all inputs give the same.
+    A `fixed` measure reads the model's weights alone: all inputs give the same.
     `looks` is what it looks at in a token (given its parameters): heads of inputs whose tokens look alike are computed at once, with the tokens of the first; what
     Layer.marked says may differ between them. Without it every input is computed by itself.
     Without `by_rows` it needs whole maps.
     """
 
     compute: Callable[[Layer, str, Mapping[str, Reading], Any], Tensor]
-    shape: str
     accepts: Accepts = is_weights
     reads: tuple[str, ...] = ()
     of: Literal["heads", "layer"] = "heads"
     looks: Callable[[Token, Any], object] | None = None
-    columns: tuple[str, ...] = ()
-    units: Mapping[str, str] = field(default_factory=dict)
-    classes: tuple[str, ...] = ()
     fixed: bool = False
     by_rows: ByRows | None = None
 
@@ -108,10 +103,6 @@ class Measure(Declaration):
     def reads_rows(self, params: Any) -> bool:
         """Return whether it can be computed from some rows after others."""
         return self.by_rows is not None and self.by_rows.able(params)
-
-    def unit_of(self, column: str | None) -> str:
-        """Return the unit of a column, or of the one number."""
-        return self.unit if column is None else self.units.get(column, self.unit)
 
     def describe(self) -> dict[str, Any]:
         return {

@@ -16,7 +16,8 @@ from ..models.facts import Facts
 from ..models.located import Located, file_digest
 from ..models.trained_mechanism import SOFTMAX
 from ..settings import Keep, Settings
-from ..studies.request import StudyRequest
+from ..studies.quantities import JUDGES
+from ..studies.request import StudyRequest, check_effects
 
 
 class Admission:
@@ -79,6 +80,7 @@ class Admission:
         for (_, facts), one in zip(known, request.requests, strict=True):
             if facts is not None:
                 _check_supported(facts, one.model_copy(update=pair))
+                check_effects(facts, request, one)
         return request, [located.digest() for located, _ in known], self._tokenizer(known[0][0])
 
     def check_study_size(self, request: StudyRequest, tokens: int) -> None:
@@ -88,6 +90,9 @@ class Admission:
             if facts is not None:
                 longest = min(tokens, facts.tower(one.kind).max_tokens or tokens)
                 self._check_fits(facts, one, longest, longest, keep="maps")
+                for choice in request.judges:
+                    method, tower = JUDGES[choice.name], facts.tower(one.kind)
+                    memory.check_effect(method, tower, longest, longest, self._settings.job_bytes)
 
     def _check_size(self, located: Located, facts: Facts, request: AnalysisRequest) -> int | None:
         """Return the number of queries if the tokens along both axes are known. Raises TooManyTokens or BudgetExceeded."""

@@ -9,11 +9,11 @@ from typing import Any
 
 from .. import logs
 from ..analysis import memory
-from ..analysis.effect_request import EffectRequest
+from ..analysis.effect_request import EffectRequest, check_supported
 from ..effects import EFFECTS
 from ..errors import Unsupported
 from ..jobs import LOCAL, JobDatabase, Limits, Work
-from ..models import support, tokens
+from ..models import tokens
 from ..models.catalog import Catalog
 from ..models.facts import Facts
 from ..settings import Settings
@@ -69,13 +69,7 @@ class Effects:
     def _check(self, facts: Facts, analysis: Mapping[str, Any], request: EffectRequest) -> None:
         """Raise Unsupported or BudgetExceeded for a model without predictions, and for a method that it or its input does not allow."""
         method, kind = EFFECTS[request.method.name], analysis["request"]["kind"]
-        silence = support.explain_silence(facts, kind, method.of)
-        if silence is not None:
-            raise Unsupported(silence)
-        missing = support.find_missing(facts, kind)
-        for need in method.needs:
-            if need in missing:
-                raise Unsupported(missing[need], pointer="/method")
+        check_supported(method, facts, kind, "/method")
         _, _, queries, keys = analysis["shape"]
         memory.check_effect(method, facts.tower(kind), queries, keys, self._settings.job_bytes)
 

@@ -112,7 +112,7 @@ def describe(request: StudyRequest, report: dict[str, Any]) -> dict[str, Any]:
             for one in request.variants
         ],
         "lenses": request.analysis.lens_names,
-        "measures": request.analysis.measure_names,
+        "measures": request.quantities,
     }  # fmt: skip
 
 

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from ..core.arrays import Array
+from ..core.declarations import Quantity
 from ..errors import InvalidRequest
-from ..measures import MEASURES
-from ..measures.base import Measure
 from ..measures.compare import COMPARISONS
 from . import kept_maps, statistics
 from .data.dataset import Row
+from .quantities import QUANTITIES
 from .request import StudyRequest
 from .results.summary import StudySummary, unpack_examples
 
@@ -106,17 +106,17 @@ _MERGE = {
 def collect(
     variant: int, measured: Sequence[Mapping[str, Mapping[str, Array]]], rows: Array, seed: int
 ) -> dict[str, Array]:
-    """Return the arrays of a variant. `measured` has one entry per input (measure -> lens -> values, as in Result.measures), `rows` their numbers."""
+    """Return the arrays of a variant. `measured` has one entry per input (name in QUANTITIES -> lens -> values, as in Result.measures), `rows` their numbers."""
     arrays: dict[str, Array] = {}
     for name, by_lens in measured[0].items() if measured else ():
         for lens in by_lens:
-            values, starts = _concatenate_inputs([each[name][lens] for each in measured], MEASURES[name])
+            values, starts = _concatenate_inputs([each[name][lens] for each in measured], QUANTITIES[name])
             of = f"{variant}/{name}/{lens}"
-            parts, means = statistics.describe(values, starts, rows, seed, _edges(MEASURES[name]))
+            parts, means = statistics.describe(values, starts, rows, seed, _edges(QUANTITIES[name]))
             arrays |= {f"stat/{of}/{part}": array for part, array in parts.items()}
             arrays |= {f"top/{of}/{part}": array for part, array in statistics.top(means, rows).items()}
-            if MEASURES[name].classes:
-                classes = _one_hot(means, MEASURES[name])  # [L, H, classes, I]
+            if QUANTITIES[name].classes:
+                classes = _one_hot(means, QUANTITIES[name])  # [L, H, classes, I]
                 arrays[f"class/{of}"] = classes.sum(-1)
                 arrays[f"class_boot/{of}"] = statistics.bootstrap_counts(classes.sum(1), rows, seed)
     return arrays
@@ -151,9 +151,9 @@ def measure_shapes(arrays: Mapping[str, Array]) -> dict[str, dict[str, list[int]
     return dict(found)
 
 
-def _concatenate_inputs(values: Sequence[Array], measure: Measure) -> tuple[Array, list[int]]:
+def _concatenate_inputs(values: Sequence[Array], quantity: Quantity) -> tuple[Array, list[int]]:
     """Flatten token axes into a last axis and concatenate inputs along it: [..., N], and the index at which each input starts."""
-    axes = measure.shape.split()
+    axes = quantity.shape.split()
     token_axes = [place for place, axis in enumerate(axes) if axis in TOKEN_AXES]
     flat = [_flatten(each, token_axes) for each in values]
     sizes = [each.shape[-1] for each in flat]
@@ -166,15 +166,15 @@ def _flatten(values: Array, token_axes: Sequence[int]) -> Array:
     return moved.reshape(*moved.shape[:kept], prod(moved.shape[kept:]))
 
 
-def _edges(measure: Measure) -> Array:
-    # A measure's range is that of all its columns, which may be ratios, positions and class numbers side by side.
-    return statistics.edges_for(*measure.range, measure.unit, columns=bool(measure.columns) or "C" in measure.shape)
+def _edges(quantity: Quantity) -> Array:
+    # A range is that of all columns, which may be ratios, positions and class numbers side by side.
+    return statistics.edges_for(*quantity.range, quantity.unit, columns=bool(quantity.columns) or "C" in quantity.shape)
 
 
-def _one_hot(means: Array, measure: Measure) -> Array:
+def _one_hot(means: Array, quantity: Quantity) -> Array:
     """Return the class of each input as 0 or 1, [L, H, C, I] -> [L, H, classes, I]."""
-    numbers = means[..., measure.columns.index("class"), :]  # [L, H, I]
-    return np.stack([numbers == number for number in range(len(measure.classes))], axis=-2).astype(np.int64)
+    numbers = means[..., quantity.columns.index("class"), :]  # [L, H, I]
+    return np.stack([numbers == number for number in range(len(quantity.classes))], axis=-2).astype(np.int64)
 
 
 def _merge_documents(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:

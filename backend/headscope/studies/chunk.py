@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,8 +21,9 @@ from . import kept_maps, statistics
 from .aggregate import MAX_FAILED, Aggregate, add_rows, collect, measure_shapes
 from .comparison import HeadSimilarity, VariantComparison
 from .data.dataset import Row
+from .effects import effects_of
 from .plan import count_tokens
-from .request import StudyRequest
+from .request import StudyRequest, check_effects
 
 # Maximum bytes of maps in memory when variants are compared.
 MAP_BYTES = 256 * 2**20
@@ -62,6 +65,7 @@ def check(models: Sequence[Model], request: StudyRequest) -> None:
                 "Studies read texts, but this model reads images or sound. Choose a text model.", pointer="/model"
             )
         check_capabilities(one.methods, {**examine(model).missing(one.kind), **model.missing})
+        check_effects(model.facts, request, one)
 
 
 class _ChunkReduction:
@@ -93,7 +97,10 @@ class _ChunkReduction:
         self._tokens = self._cut = 0
 
     def batches(self) -> Iterator[Sequence[Row]]:
-        """Yield all rows at once for one variant; for two, as many as fit into MAP_BYTES."""
+        """Yield all rows at once for one variant; for two, as many as fit into MAP_BYTES; for effects, which take longer than analyses, one by one."""
+        if self._request.judges:
+            yield from ([row] for row in self._rows)
+            return
         if len(self._models) == 1:
             yield self._rows
             return
@@ -138,12 +145,32 @@ class _ChunkReduction:
             request = self._request.with_row(self._requests[variant], row, maps=maps)
             tasks.append(pipeline.AnalysisTask(request, MemorySink(), reporter(place), tiles=False))
         outcomes = pipeline.run_many(self._models[variant], tasks, limit=self._limit, on_pass=self._on_pass)
+        outcomes = [self._with_effects(variant, row, outcome) for row, outcome in zip(rows, outcomes, strict=True)]
         for place, outcome in enumerate(outcomes):
             if isinstance(outcome, Exception):
                 if not isinstance(outcome, INPUT_ERRORS):
                     raise outcome
                 errors.setdefault(place, outcome)
         return [(outcome, task.sink) for outcome, task in zip(outcomes, tasks, strict=True)]  # type: ignore[misc]
+
+    def _with_effects(self, variant: int, row: Row, outcome: pipeline.Outcome) -> pipeline.Outcome:
+        """Return the result of an input with the effects of its heads beside its measures, or why they cannot be computed."""
+        if isinstance(outcome, Exception) or not self._request.judges:
+            return outcome
+        started, finished = time.perf_counter(), len(self._done) + len(self._failed)
+        try:
+            effects = effects_of(
+                self._models[variant],
+                row,
+                self._request,
+                outcome,
+                limit=self._limit,
+                step=lambda _: self._progress(finished),
+            )
+        except INPUT_ERRORS as error:
+            return error
+        times = {**outcome.timing_ms, "effects": 1e3 * (time.perf_counter() - started)}
+        return replace(outcome, measures={**outcome.measures, **effects}, timing_ms=times)
 
     def _keep(self, row: Row, outcomes: Sequence[tuple[pipeline.Outcome, MemorySink]]) -> None:
         """Keep what the aggregate needs of an input that succeeded in every variant."""

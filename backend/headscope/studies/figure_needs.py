@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-# A second variant, texts with entity labels, or all of the figure's lenses.
-Requirement = Literal["against", "labels", "lenses"]
+from .quantities import JUDGES
+
+# A second variant, texts with entity labels, all of the figure's lenses, or effects of heads.
+Requirement = Literal["against", "labels", "lenses", "effects"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +38,7 @@ FIGURE_NEEDS: dict[str, FigureNeeds] = {
     "mixing-ratio": FigureNeeds(measures=("mixing_ratio",), lenses=("norm-residual",)),
     "head-entropy": FigureNeeds(measures=("entropy", "special_tokens")),
     "head-metrics": FigureNeeds(measures=("entropy", "head_roles", "qk_distance", "max_activation")),
+    "effects": FigureNeeds(asks=("effects",)),
 }
 
 
@@ -50,5 +53,6 @@ def _is_met(needs: FigureNeeds, document: Mapping[str, Any]) -> bool:
         # Inputs that were passed as Python objects have no columns.
         "labels": "labels" in (document["dataset"].get("chosen") or {"labels": ""}),
         "lenses": set(needs.lenses) <= set(document["lenses"]),
+        "effects": not JUDGES.keys().isdisjoint(document["measures"]),
     }
     return all(met[requirement] for requirement in needs.asks) and set(needs.measures) <= set(document["measures"])

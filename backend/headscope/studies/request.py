@@ -7,18 +7,40 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, field_validator, model_validator
 
-from ..analysis.request import AnalysisRequest, LensChoices, MeasureChoices, MechanismWish, settled, versions
+from ..analysis.effect_request import EffectRequest, Output, Outputs, check_supported
+from ..analysis.request import (
+    AnalysisRequest,
+    LensChoices,
+    MeasureChoices,
+    MechanismWish,
+    canonical,
+    choices_of,
+    settled,
+    versions,
+)
 from ..core.declarations import Declaration
-from ..errors import InvalidRequest, Unknown
+from ..errors import InvalidRequest, Unknown, Unsupported
+from ..models.facts import Facts
 from .data.dataset import Row
 from .figure_needs import FIGURE_NEEDS
+from .quantities import JUDGES
 
 # Increased whenever the same study would give different numbers than before.
 SCHEMA = 1
+
+EffectChoice: Any = choices_of("effect", JUDGES, "/effects")
+EffectChoices: Any = Annotated[
+    list[EffectChoice], AfterValidator(lambda chosen: canonical("effect", chosen, list(JUDGES), "/effects"))
+]
+# What a figure of effects draws if the request names no method.
+USUAL_EFFECT: Any = TypeAdapter(EffectChoice).validate_python("contribution")
+
+PLAIN = "Effects are computed with softmax. Remove the other mechanism, or the effects."
+CHOOSE = 'Heads of the encoder and of the decoder have different effects. Choose the heads of the decoder with kind "decoder" or "cross".'
 
 _STRICT = ConfigDict(extra="forbid", strict=True, frozen=True, protected_namespaces=())
 
@@ -84,14 +106,31 @@ class StudyRequest(BaseModel):
         max_length=100,
         description="Numbers to compute from the maps: names, or objects with name and parameters.",
     )
+    effects: EffectChoices = Field(
+        default=[],
+        max_length=100,
+        description="What every head does to a prediction of each input: names of methods, or objects with name and parameters.",
+    )
+    target: Output | Outputs | None = Field(
+        default=None,
+        description="Token or class that effects are about, or two in a list for the difference of their logits, in inputs whose row names none. "
+        "By default the model's own choice.",
+    )
+    position: int | None = Field(
+        default=None,
+        ge=-1_000_000,
+        le=1_000_000,
+        description="Token at which the model predicts, counted from 0, or from the end if negative. By default the last one, or the mask token.",
+    )
     figures: list[str] = Field(
         default=[],
         max_length=100,
-        description="Figures to draw. The lenses and measures that they need are added to the request.",
+        description="Figures to draw. The lenses, measures and effects that they need are added to the request.",
     )
     columns: dict[str, str] | None = Field(
         default=None,
-        description="Column names by role: text, text_pair, words, pos, labels or label.",
+        description="Column names by role: text, text_pair, words, pos, labels or label; for effects target, minus (whose logit is subtracted) or against "
+        "(the other text of patching).",
     )
     limit: int | None = Field(
         default=None, ge=1, le=100_000_000, description="Maximum number of inputs, drawn from the whole data set."
@@ -117,7 +156,14 @@ class StudyRequest(BaseModel):
     @model_validator(mode="after")
     def _makes_sense(self) -> Self:
         if not self.analysis.lenses and not self.analysis.measures:
-            raise InvalidRequest("Request at least one lens, measure or figure.", pointer="/lenses")
+            raise InvalidRequest("Request at least one lens, measure, effect or figure.", pointer="/lenses")
+        if (self.target, self.position) != (None, None) and not self.judges:
+            raise InvalidRequest("Only effects have a target. Name a method in effects.", pointer="/effects")
+        if any(choice.reads_reference for choice in self.judges):
+            raise InvalidRequest(
+                'Effects of a study read no reference texts. Choose ablation with "how": "mean" or "zero".',
+                pointer="/effects",
+            )
         if len(self.variants) == 2 and self.variants[0] == self.variants[1]:
             raise InvalidRequest(
                 "Both variants are the same. Choose a different model or mechanism for the second one.",
@@ -143,16 +189,38 @@ class StudyRequest(BaseModel):
         return [first, Variant(self.against.model or self.model, self.against.mechanism)]
 
     @cached_property
+    def judges(self) -> list[Any]:
+        """The methods for effects, with their parameters: the requested ones, or the usual one if a figure needs any."""
+        needed = any("effects" in FIGURE_NEEDS[name].asks for name in self.figures)
+        return self.effects or ([USUAL_EFFECT] if needed else [])
+
+    def effect_on(self, row: Row, choice: Any) -> EffectRequest:
+        """Return the request for what heads do to the target of a row. Raises InvalidRequest."""
+        if row.target is None and row.minus is not None:
+            raise InvalidRequest("This row names what is subtracted (minus), but no target.", pointer="/dataset")
+        own = [one for one in (row.target, row.minus) if one is not None]
+        return EffectRequest(
+            target=own or self.target, position=self.position, method=choice, against=row.against, predictions=1
+        )
+
+    @cached_property
     def analysis(self) -> AnalysisRequest:
-        """The analysis of the first variant, without its input: requested lenses and measures, and those that figures need."""
+        """The analysis of the first variant, without its input: requested lenses and measures, and those that figures need; the weights if there are only effects."""
         needs = [FIGURE_NEEDS[name] for name in self.figures]
         lenses, measures = list(self.lenses), list(self.measures)
         lenses += _missing(lenses, [lens for figure in needs for lens in figure.lenses])
         measures += _missing(measures, [measure for figure in needs for measure in figure.measures])
+        if not lenses and not measures and self.judges:
+            lenses = ["weights"]
         return AnalysisRequest(
             model=self.model, text="-", mechanism=self.mechanism, lenses=lenses, measures=measures,
             kind=self.kind, max_tokens=self.max_tokens, maps=False,
         )  # fmt: skip
+
+    @property
+    def quantities(self) -> list[str]:
+        """The names of the measures and effects that are computed."""
+        return [*self.analysis.measure_names, *(choice.name for choice in self.judges)]
 
     @property
     def methods(self) -> list[Declaration]:
@@ -195,8 +263,21 @@ class StudyRequest(BaseModel):
             **versions(), "study_schema": SCHEMA, "what": what, "models": list(model_digests),
             "requests": [request.model_dump(exclude={"text", "mask"}) for request in self.requests], **rest,
         }  # fmt: skip
+        if self.judges:
+            record["effects"] = [choice.model_dump() for choice in self.judges]
+            record |= self.model_dump(include={"target", "position"})
         text = json.dumps(record, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def check_effects(facts: Facts, request: StudyRequest, variant: AnalysisRequest) -> None:
+    """Raise Unsupported for a variant in which heads have no effect on a prediction, and for methods that its model does not support."""
+    for choice in request.judges:
+        if variant.mechanism is not None and variant.mechanism.name != "softmax":
+            raise Unsupported(PLAIN, pointer="/effects")
+        if facts.kind == "encoder-decoder" and variant.kind == "self":
+            raise Unsupported(CHOOSE, pointer="/kind")
+        check_supported(JUDGES[choice.name], facts, variant.kind, "/effects")
 
 
 def _missing(chosen: list[Any], names: list[str]) -> list[str]:

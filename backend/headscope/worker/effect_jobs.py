@@ -9,16 +9,12 @@ from typing import Any
 from ..analysis.effect import Effect, compute
 from ..analysis.effect_request import EffectRequest
 from ..analysis.request import AnalysisRequest
-from ..capture import INPUT_ERRORS
-from ..errors import CorruptModel, HeadscopeError, OutOfMemory
+from ..errors import CorruptModel, HeadscopeError
 from ..jobs import Job, metrics
 from ..models.catalog import Catalog
 from ..models.loading import Model
-from ..models.modules import is_out_of_memory
 from ..store import Results
 from .study_jobs import ReportProgress
-
-NO_ROOM = "There is not enough memory for this effect. Analyse fewer tokens."
 
 
 class EffectJobs:
@@ -74,17 +70,12 @@ class EffectJobs:
         def step(fraction: float) -> None:
             progress(fraction, "forward", f"{request.method.name} of every head")
 
-        try:
-            return compute(
-                model,
-                analysis.input,
-                request,
-                kind=analysis.kind,
-                dtype="float64" if analysis.dtype == "float64" else "float32",
-                image=analysis.image is not None and model.facts.kind != "vision",
-                step=step,
-            )
-        except INPUT_ERRORS as error:
-            if is_out_of_memory(error):
-                raise OutOfMemory(NO_ROOM) from None
-            raise
+        return compute(
+            model,
+            analysis.input,
+            request,
+            kind=analysis.kind,
+            dtype="float64" if analysis.dtype == "float64" else "float32",
+            image=analysis.image is not None and model.facts.kind != "vision",
+            step=step,
+        )

@@ -57,7 +57,8 @@ class FigureSchema(DeclarationSchema):
     """A figure of an analysis or of a study.
 
     `measures` must have been computed. `lenses`: for figures of an analysis, the lenses to choose from (empty: no choice); for figures of a study, the lenses
-    it must be read through. `asks` is what a study needs: two variants (`against`), entity labels, or all of these lenses.
+    it must be read through. `asks` is what a study needs: two variants (`against`), entity labels, all of these lenses,
+    or effects of heads.
     """
 
     of: Literal["analysis", "study"]

@@ -37,7 +37,8 @@ class StudyData(Strict):
     encoding: str
     columns: list[str]
     chosen: Annotated[
-        dict[str, str], Field(description="Column for each role: text, text_pair, words, pos, labels, label.")
+        dict[str, str],
+        Field(description="Column for each role: text, text_pair, words, pos, labels, label, target, minus, against."),
     ]
     guessed: bool
     rows: int

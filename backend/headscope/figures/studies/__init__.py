@@ -11,6 +11,7 @@ from ...errors import InvalidRequest, Unknown
 from ...studies.results.summary import StudySummary
 from ...studies.results.table_files import ResultTable
 from ...studies.results.tables import TABLES
+from .effects import EFFECTS
 from .figure import StudyFigure
 from .head_entropy import HEAD_ENTROPY
 from .head_grids import HEAD_METRICS, SPECIAL_MAPS, TUNING
@@ -39,6 +40,7 @@ STUDY_FIGURES: dict[str, StudyFigure] = {
         MIXING_RATIO,
         HEAD_ENTROPY,
         HEAD_METRICS,
+        EFFECTS,
     )
 }
 

@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-# Roles of columns. `words` is a text already split into words; `pos` and `labels` have one entry per word, `label` is one value per row.
-Role = Literal["text", "text_pair", "words", "pos", "labels", "label"]
-ROLES: tuple[Role, ...] = ("text", "text_pair", "words", "pos", "labels", "label")
+# Roles of columns. `words` is a text already split into words; `pos` and `labels` have one entry per word, `label` is one value per row. Effects of heads read
+# `target` and `minus`, the tokens or classes whose logits are judged, and `against`, the other text of patching.
+Role = Literal["text", "text_pair", "words", "pos", "labels", "label", "target", "minus", "against"]
+ROLES: tuple[Role, ...] = ("text", "text_pair", "words", "pos", "labels", "label", "target", "minus", "against")
 BadRows = Literal["skip", "fail"]
 # Bad rows that are listed; further ones are only counted.
 MAX_BAD = 100
@@ -20,7 +21,8 @@ SAMPLE = 5
 class Row:
     """One input. `number` counts from 1: the line of the file on which it begins (in Parquet files, the row).
 
-    `pos` and `labels` have one entry per word of `text`, as in AnalysisRequest.
+    `pos` and `labels` have one entry per word of `text`, as in AnalysisRequest. `target`, `minus` and `against` are as in EffectRequest, where a target that
+    is a difference has the second token or class as `minus`.
     """
 
     number: int
@@ -29,6 +31,9 @@ class Row:
     pos: tuple[str, ...] | None = None
     labels: tuple[str, ...] | None = None
     label: str | None = None
+    target: str | int | None = None
+    minus: str | int | None = None
+    against: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the row as JSON, without empty fields."""

@@ -16,6 +16,9 @@ from .table import DataTable, Span, TableRecord
 # The limits of AnalysisRequest.
 TAG_CHARACTERS = 100
 LABEL_CHARACTERS = 200
+OUTPUT_CHARACTERS = 1_000
+# Roles beside `text` whose columns hold a text in every row.
+TEXTS: tuple[Role, ...] = ("text_pair", "against")
 UNSPACED = re.compile(r"\S+")
 
 
@@ -67,7 +70,7 @@ def _row(record: TableRecord, chosen: Mapping[Role, str], text_bytes: int | None
         raise _UnusableRecord(record.problem)
     values = {role: record.values.get(column) for role, column in chosen.items()}
     text, spans = _text(values, record.spans)
-    for each in (text, *([values["text_pair"]] if "text_pair" in values else [])):
+    for each in (text, *(values[role] for role in TEXTS if role in values)):
         _check(each, text_bytes)
     return Row(
         record.number,
@@ -76,6 +79,9 @@ def _row(record: TableRecord, chosen: Mapping[Role, str], text_bytes: int | None
         _tags(values.get("pos"), text, spans),
         _tags(values.get("labels"), text, spans),
         _label(values.get("label")),
+        _output(values.get("target")),
+        _output(values.get("minus")),
+        values.get("against"),
     )
 
 
@@ -114,6 +120,17 @@ def _label(value: Any) -> str | None:
     if not isinstance(value, (str, int, float)):
         raise _UnusableRecord(f"The label is {_kind(value)}; it must be text or a number.")
     return _tag(value, LABEL_CHARACTERS)
+
+
+def _output(value: Any) -> str | int | None:
+    """Return a token or class; None if there is none."""
+    if value is None or value == "":
+        return None
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
+        raise _UnusableRecord(f"The target is {_kind(value)}; it must be text, or the number of a token or class.")
+    if isinstance(value, str) and len(value) > OUTPUT_CHARACTERS:
+        raise _UnusableRecord(f"The target is longer than {OUTPUT_CHARACTERS} characters.")
+    return value
 
 
 def _tags(tags: Any, text: str, spans: Sequence[Span] | None) -> tuple[str, ...] | None:

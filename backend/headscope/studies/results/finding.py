@@ -10,9 +10,9 @@ import numpy as np
 from ...core.arrays import Array
 from ...errors import Unsupported
 from ...lenses import LENSES
-from ...measures import MEASURES
 from ...query.search import SearchResult, SearchSpace
 from ...query.search import find as search
+from ..quantities import QUANTITIES
 from .summary import Stat, StudySummary
 
 TOKEN_AXES = frozenset({"Q", "K"})
@@ -61,7 +61,7 @@ def _existing(summary: StudySummary, variant: int) -> Array:
 
 def _means(summary: StudySummary, measure: str, lens: str, variant: int) -> Array:
     """Return means over inputs in the shape that queries expect: with the measure's columns, and token axes of length 1."""
-    declared = MEASURES[measure]
+    declared = QUANTITIES[measure]
     means = _values(summary, measure, lens, variant).astype(np.float32)
     if declared.classes:
         counts = summary.classes(measure, lens, variant)
@@ -84,7 +84,7 @@ def head(summary: StudySummary, layer: int, head: int, lens: str = "weights", va
     numbers: list[dict[str, Any]] = []
     classes: list[dict[str, Any]] = []
     for measure, lenses in summary.document["measures"].items():
-        chosen, axes = lens if lens in lenses else "weights", MEASURES[measure].shape.split()
+        chosen, axes = lens if lens in lenses else "weights", QUANTITIES[measure].shape.split()
         if axes[:2] == ["L", "H"] and axes.count("H") == 1 and chosen in lenses:
             numbers += _numbers(summary, measure, chosen, variant, place)
             classes += _classes(summary, measure, chosen, variant, place)
@@ -105,7 +105,7 @@ def _numbers(
     """Return the numbers of a measure for a head, one per column; class numbers are left out."""
     describe = _describer(summary, measure, lens, variant)
     return [
-        {"measure": measure, "lens": lens, "column": column, "unit": MEASURES[measure].unit_of(column)}
+        {"measure": measure, "lens": lens, "column": column, "unit": QUANTITIES[measure].unit_of(column)}
         | describe(place if index is None else (*place, index))
         for index, column in _columns(measure)
     ]
@@ -140,7 +140,7 @@ def _describer(
 
 def _columns(measure: str) -> list[tuple[int | None, str | None]]:
     """Return index and name of each column on axis C, or (None, None) for a measure without columns."""
-    columns = MEASURES[measure].columns
+    columns = QUANTITIES[measure].columns
     return [(place, name) for place, name in enumerate(columns) if name != "class"] if columns else [(None, None)]
 
 
@@ -165,7 +165,7 @@ def _classes(
     summary: StudySummary, measure: str, lens: str, variant: int, place: tuple[int, int]
 ) -> list[dict[str, Any]]:
     """Return the number of inputs in which the head had each class, most frequent first."""
-    names = MEASURES[measure].classes
+    names = QUANTITIES[measure].classes
     if not names:
         return []
     counts = summary.classes(measure, lens, variant)[place]

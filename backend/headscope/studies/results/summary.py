@@ -33,7 +33,7 @@ import numpy as np
 
 from ...core.arrays import Array, divide
 from ...errors import NotReady, Unknown, Unsupported
-from ...measures import MEASURES
+from ..quantities import QUANTITIES
 
 # Metric -> its title, its measure, and the column of the measure (None if it has none).
 METRICS: dict[str, tuple[str, str, str | None]] = {
@@ -304,7 +304,7 @@ def mean_over(values: Array, axis: int) -> Array:
 
 def column_index(measure: str, column: str) -> int:
     """Return the index of a named column on axis C."""
-    return MEASURES[measure].columns.index(column)
+    return QUANTITIES[measure].columns.index(column)
 
 
 def pick_column(measure: str, column: str) -> Callable[[Array], Array]:

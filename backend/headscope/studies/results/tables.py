@@ -9,8 +9,8 @@ import numpy as np
 
 from ...core.arrays import Array, divide
 from ...core.csv_text import Cell
-from ...measures import MEASURES
 from ..figure_needs import drawable_figures
+from ..quantities import QUANTITIES
 from .summary import StudySummary
 from .table_files import ResultTable
 
@@ -46,7 +46,7 @@ def _head_rows(study: StudySummary, number: int, variant: Mapping[str, Any]) -> 
 
 def _numbers(study: StudySummary, measure: str, lens: str, variant: int) -> Iterator[tuple[str, Array]]:
     """Yield the name and values of each number of a measure: means with interval bounds (or fixed values), and shares of classes."""
-    declared = MEASURES[measure]
+    declared = QUANTITIES[measure]
     if f"stat/{variant}/{measure}/{lens}/mean" not in study.arrays:
         yield from _columns(measure, study.fixed(measure, lens, variant), declared.columns)
         return
