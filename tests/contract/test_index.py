@@ -65,3 +65,29 @@ def test_reading_writes_nothing(results: Results, place: Place, monkeypatch: pyt
     monkeypatch.setattr(index, "USES_SECONDS", 0.0)
     results.get(name(3))
     assert last_uses()[2] > old[2]
+
+
+@pytest.mark.parametrize("place", ["local", "folder"], indirect=True)
+def test_far_from_the_quota_nothing_is_counted(results: Results, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first entry is counted, and others once they may use up the quota."""
+    monkeypatch.setattr(index, "COUNT_SECONDS", 3600.0)
+    counts: list[str] = []
+
+    def note(_: object, __: object, statement: str, *___: object) -> None:
+        if "sum(" in statement:
+            counts.append(statement)
+
+    sa.event.listen(sa.Engine, "before_cursor_execute", note)
+    try:
+        for number in range(4):
+            write(results, number)
+        assert len(counts) == 1
+        size = results.usage()[1] // 4
+        few = place.open(size * 6)
+        counts.clear()
+        for number in range(4, 12):
+            write(few, number)
+            assert few.usage()[1] <= size * 6.5
+        assert len(counts) >= 8 + 6  # of these, eight are of usage()
+    finally:
+        sa.event.remove(sa.Engine, "before_cursor_execute", note)

@@ -22,6 +22,8 @@ T = TypeVar("T")
 TIDY_SECONDS, INCOMPLETE_SECONDS = 3600.0, 600.0
 # Uses are collected in memory for this long (s): reading an entry costs no write.
 USES_SECONDS = 5.0
+# The bytes of all entries are counted this often (s), and whenever the quota is used up if so many processes add as much as this one.
+COUNT_SECONDS, WRITERS = 5.0, 8
 # After a failure the database is left alone for this long (s).
 PAUSE_SECONDS = 5.0
 AWAY = (DatabaseUnavailable, StorageFull, StoreUnavailable)
@@ -39,6 +41,7 @@ class Index:
         self._pending: set[str] = set()
         self._used: set[str] = set()
         self._last_usage = (0, 0)
+        self._bytes, self._counted = 0, float("-inf")  # of all entries as estimated, and when they were counted
         self._written, self._retry_at, self._tidied = time.monotonic(), 0.0, False
 
     def find(self, ids: Collection[str]) -> tuple[set[str], bool]:
@@ -81,14 +84,20 @@ class Index:
             later = sa.case((new.used > results.c.used, new.used), else_=results.c.used)
             changed = {"bytes": new.bytes, "used": later}
             connection.execute(statement.on_conflict_do_update(index_elements=["store", "id"], set_=changed))
-            return self._evict(connection, id_, quota)
+            return self._evict(connection, id_, quota) if self._may_exceed(quota, size) else []
 
         victims = self._change(add)
         self._note(id_, changed=victims is not None)
         return victims or []
 
+    def _may_exceed(self, quota: int, size: int) -> bool:
+        """Return whether an entry of this size may exceed the quota. Counting every time would take longer with every entry."""
+        self._bytes += WRITERS * size
+        return self._bytes > quota or time.monotonic() - self._counted > COUNT_SECONDS
+
     def _evict(self, connection: sa.Connection, kept: str, quota: int) -> list[str]:
         surplus, victims = self._count(connection)[1] - quota, []
+        self._counted = time.monotonic()
         others = sa.select(results.c.id, results.c.bytes).where(self._mine, results.c.id != kept)
         if surplus > 0:
             with connection.execute(others.order_by(results.c.used), execution_options={"yield_per": 100}) as rows:
@@ -98,6 +107,7 @@ class Index:
                     if surplus <= 0:
                         break
             connection.execute(results.delete().where(self._mine, results.c.id.in_(victims)))
+        self._bytes = quota + surplus
         return victims
 
     def remove(self, id_: str) -> bool:
