@@ -56,11 +56,13 @@ class Database:
         self._problem: Callable[[sa.exc.DBAPIError], Exception | None]
         if isinstance(where, Path):
             self._engine, self._problem = sqlite.engine(where), sqlite.problem
-            self._reader = self._engine
+            self._reader = self._reports = self._engine
         else:
             self._engine, self._problem = postgresql.engine(where, seconds), postgresql.problem
             self._reader = self._engine.execution_options(isolation_level="AUTOCOMMIT")
-        self._engines = {kind: self._engine.execution_options(change=kind) for kind in ("report", "change", "promise")}
+            self._reports = postgresql.engine(where, seconds, postgresql.REPORTS)
+        self._engines = {kind: self._engine.execution_options(change=kind) for kind in ("change", "promise")}
+        self._engines["report"] = self._reports.execution_options(change="report")
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
@@ -105,3 +107,4 @@ class Database:
     def close(self) -> None:
         """Close all connections that are not in use."""
         self._engine.dispose()
+        self._reports.dispose()

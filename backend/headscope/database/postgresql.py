@@ -19,6 +19,8 @@ POOL, OVERFLOW = 5, 15
 IDLE_SECONDS = 0.1
 # After a timeout, connecting fails at once for this long (s): otherwise every request would wait for its own timeout.
 PAUSE_SECONDS = 0.5
+# For reports: their transactions do not wait for the disk.
+REPORTS = "-c synchronous_commit=off"
 # For the server: it ends a transaction whose client stands still, and so releases its locks.
 OPTIONS = "-c idle_in_transaction_session_timeout=10s"
 # Share of `seconds` after which PostgreSQL itself ends the wait for a lock. Without an answer, it would count as silent, and new connections would be refused for PAUSE_SECONDS.
@@ -35,9 +37,9 @@ DISK_FULL = "53100"
 AWAY = ("08", "53", "57", "25006", "25P03", "40", "55P03", "42P01", "28", "3D")
 
 
-def engine(url: str, seconds: float) -> sa.Engine:
-    """Return an engine whose statements fail once the server has been silent for `seconds`."""
-    server = _Address(url.replace("postgresql+psycopg://", "postgresql://", 1), seconds)
+def engine(url: str, seconds: float, options: str = "") -> sa.Engine:
+    """Return an engine whose statements fail once the server has been silent for `seconds`. `options`: of the sessions, beside OPTIONS."""
+    server = _Address(url.replace("postgresql+psycopg://", "postgresql://", 1), seconds, options)
     made = sa.create_engine(
         "postgresql+psycopg://",
         creator=server.connect,
@@ -45,7 +47,6 @@ def engine(url: str, seconds: float) -> sa.Engine:
         max_overflow=OVERFLOW,
         pool_timeout=seconds,
     )
-    sa.event.listen(made, "begin", _begin)
     sa.event.listen(made, "checkin", _note_use)
     sa.event.listen(made, "checkout", _check)
     return made
@@ -65,25 +66,20 @@ def _check(connection: psycopg.Connection[Any], record: Any, _: object) -> None:
             raise sa.exc.DisconnectionError from None
 
 
-def _begin(connection: sa.Connection) -> None:
-    if connection.get_execution_options().get("change") == "report":
-        connection.exec_driver_sql("SET LOCAL synchronous_commit TO OFF")
-
-
 class _Address:
     """Where connections are opened, and whether the server has just been silent."""
 
-    def __init__(self, url: str, seconds: float) -> None:
+    def __init__(self, url: str, seconds: float, options: str) -> None:
         self._url, self.seconds, self.paused_until = url, seconds, 0.0
+        self._options = f"{OPTIONS} -c lock_timeout={round(1000 * LOCK_SHARE * seconds)} {options}"
 
     def connect(self) -> psycopg.Connection[Any]:
         """Open a connection. Raises psycopg.OperationalError."""
         if time.monotonic() < self.paused_until:
             raise psycopg.OperationalError("the server was silent a moment ago")
-        options = f"{OPTIONS} -c lock_timeout={round(1000 * LOCK_SHARE * self.seconds)}"
         try:
             connection = _ImpatientConnection.connect(
-                self._url, connect_timeout=max(2, round(self.seconds)), options=options, **KEEPALIVE
+                self._url, connect_timeout=max(2, round(self.seconds)), options=self._options, **KEEPALIVE
             )
         except psycopg.errors.ConnectionTimeout:
             self.pause()
