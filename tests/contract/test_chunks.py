@@ -6,6 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from headscope.jobs import Job, JobDatabase, Work, Worker, WorkerState
+from headscope.jobs.job import Run
 from tests.contract.job_databases import IDS, WORKER, accept, claimed, running, the
 
 STUDY = IDS[0]
@@ -102,16 +103,15 @@ def test_with_the_end_of_a_study_its_chunks_are_gone(database: JobDatabase) -> N
 
 
 def test_cancelling_a_study_frees_its_workers(database: JobDatabase) -> None:
-    """A worker running a chunk learns of it with its next report; a worker that continues is detected."""
+    """A worker running a chunk learns of it with its next report; or with its next heartbeat."""
     study(database)
     job = claimed(database)
     assert database.cancel(STUDY)
     assert not database.progress(job.id, job.run, 0.5, "forward", "")
     assert database.claim(WORKER) == []
     assert database.statuses() == {"cancelled": 1}
-    assert [(run.id, run.worker) for run in database.unreleased(-1.0)] == [(job.id, WORKER.name)]
+    assert database.heartbeat(WORKER, [Run(job.id, job.run)]) == {(job.id, job.run)}
     assert not database.finish(job.id, job.run, "done")
-    assert database.unreleased(-1.0) == []
 
 
 def test_a_study_that_failed_can_be_sent_again(database: JobDatabase) -> None:
@@ -135,7 +135,7 @@ def test_chunks_of_a_lost_worker_are_done_by_another(database: JobDatabase) -> N
     """Chunks are requeued like any job."""
     study(database)
     lost = claimed(database)
-    assert [job.id for job in database.expired()] == [lost.id]
+    assert [job.id for job in database.held(WORKER.name)] == [lost.id]
     assert database.requeue(lost.id, lost.run, "again")
     assert claimed(database, Worker("two")).id == lost.id
 

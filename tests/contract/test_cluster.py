@@ -13,6 +13,7 @@ import redis
 
 from headscope.database import Database
 from headscope.jobs import JobDatabase, Worker, celery, cluster, outbox, supervisor
+from headscope.jobs.job import Run
 from tests.contract.job_databases import Place, accept, claimed, the, work
 from tests.support.compose import Redis
 from tests.support.postgres import Postgres
@@ -63,11 +64,11 @@ def test_only_silent_workers_are_ended(
 
     def live() -> None:
         while not silent.wait(0.1):
-            database.heartbeat(WORKER, [known.run])
+            database.heartbeat(WORKER, [Run(known.id, known.run)])
 
     heart = threading.Thread(target=live)
     heart.start()
-    tending = cluster.Cluster(database, broker.url, job_seconds=900.0, cancel_seconds=2.0)
+    tending = cluster.Cluster(database, broker.url, job_seconds=900.0)
     tending.start()
     try:
         eventually(lambda: the(database, unknown.id).status == "queued", "the unknown run's end")
@@ -86,10 +87,9 @@ def test_only_silent_workers_are_ended(
 def test_the_rest_of_the_task_of_a_worker_that_died(
     broker: Redis, database: JobDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Jobs of a task whose worker has begun it wait for this worker; once it is silent, they are sent again."""
+    """Jobs of a task whose worker has begun it wait for this worker; once it is lost, they are sent again."""
     monkeypatch.setattr(outbox, "FRESH_SECONDS", -1.0)
     monkeypatch.setattr(outbox, "LOST_SECONDS", -1.0)
-    monkeypatch.setattr(supervisor, "STALE_SECONDS", 3600.0)
     database.enqueue(work(0, 1, 2, recipe="r", tokens=10))
     database.heartbeat(Worker("one"), [])
     sending = outbox.Outbox(database, celery.application(broker.url, job_seconds=900.0), broker.url)
@@ -97,11 +97,16 @@ def test_the_rest_of_the_task_of_a_worker_that_died(
     sending.recover()
     (task,) = database.unstarted()
     broker.flush()  # a message that a worker has received is in no queue
-    assert database.claim(Worker("one", task=task), task=task)
+    assert database.claim(Worker("one"), task=task)
     sending.recover()
+    sending.send()
+    assert database.unstarted() == {}
+    database.take_over("one", 900.0)
     assert database.unstarted() == {task: "headscope.cpu"}
-    monkeypatch.setattr(supervisor, "STALE_SECONDS", -1.0)
     sending.recover()
     assert database.unstarted() == {}
+    database.heartbeat(Worker("one"), [])
     sending.send()
-    assert len(database.unstarted()) == 1
+    sent = database.unstarted()
+    assert len(sent) == 2
+    assert task not in sent

@@ -76,7 +76,7 @@ LATE: dict[str, Callable[[JobDatabase, Job], bool]] = {
     "cancel": lambda database, job: database.cancel(job.id),
     "requeue": lambda database, job: database.requeue(job.id, job.run, "again"),
     "progress": lambda database, job: database.progress(job.id, job.run, 0.9, "forward", ""),
-    "expired": lambda database, job: bool(database.expired()),
+    "held": lambda database, job: bool(database.held(job.worker)),
 }
 
 
@@ -116,7 +116,7 @@ def test_a_run_that_was_given_up_changes_nothing(
     assert database.requeue(IDS[0], first.run, "again")
     second = claimed(database, Worker("two"))
     assert second.run > first.run
-    if late in (LATE["cancel"], LATE["expired"]):  # these are about the job, not the run
+    if late in (LATE["cancel"], LATE["held"]):  # these are about the job, not the run
         return
     assert not late(database, first)
     assert the(database, IDS[0]) == second

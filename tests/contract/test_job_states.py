@@ -63,7 +63,7 @@ class JobStates(RuleBasedStateMachine):
             self.model[job.id] = "running"
             self.attempts[job.id] += 1
             assert job.attempts == self.attempts[job.id]
-            assert job.run not in [run for _, run in self.given]
+            assert (job.id, job.run) not in self.given
             self.live[job.id] = (job.run, worker.name)
             self.given.append((job.id, job.run))
 
@@ -92,7 +92,7 @@ class JobStates(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(["one", "two"]))
     def lose(self, name: str) -> None:
-        lost = self.database.expired(name=name)
+        lost = self.database.held(name)
         assert {(job.id, job.run) for job in lost} == {
             (id_, run) for id_, (run, worker) in self.live.items() if worker == name
         }
@@ -145,7 +145,7 @@ class JobStates(RuleBasedStateMachine):
         readers = {id_: {owner for owner in ("ann", "bob") if self.database.may_read(id_, owner)} for id_ in IDS}
         assert readers == self.wanted
         queued = [job for job in self.database.get_many(IDS).values() if job.status == "queued"]
-        assert sorted(self.database.position(job) or 0 for job in queued) == list(range(len(queued)))
+        assert all((self.database.position(job) or 0) < len(queued) for job in queued)
         versions = self.database.versions(IDS)
         assert all(version >= self.versions.get(id_, 0) for id_, version in versions.items())
         self.versions |= versions

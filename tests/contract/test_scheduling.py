@@ -1,4 +1,4 @@
-"""Scheduling: fair to owners, in favour of loaded models, with correct queue positions."""
+"""Scheduling: fair to owners, in favour of loaded models, with queue positions that hold."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 
 from headscope.jobs import JobDatabase, Worker
+from headscope.jobs.queries import AHEAD
 from tests.contract.job_databases import IDS, WORKER, accept, claimed, order, the, work
 
 
@@ -26,17 +27,15 @@ def test_single_requests_first_then_arrival(database: JobDatabase) -> None:
 
 @pytest.mark.parametrize("priority", [0, 1])
 def test_one_job_waits_for_no_flood(database: JobDatabase, priority: int) -> None:
-    """A user with one job waits for at most two jobs of another user's flood, even with a batch against single requests."""
+    """A user with one job waits for one job of another user's flood, even with a batch against single requests, and is told of few."""
     accept(database, *range(100), owner="flooder")
     for taken in range(4):
         for _ in range(taken):
             job = claimed(database)
             database.finish(job.id, job.run, "done")
         (mine,) = accept(database, 1000 + taken, owner="ann", priority=priority)
-        place = database.position(mine)
-        assert place is not None
-        assert place <= 2
-        assert [claimed(database).id for _ in range(place + 1)][-1] == mine.id
+        assert 1 <= (database.position(mine) or 0) <= AHEAD
+        assert mine.id in [claimed(database).id for _ in range(2)]
 
 
 def test_owners_take_turns(database: JobDatabase) -> None:
@@ -64,8 +63,8 @@ def test_an_owner_who_sends_one_at_a_time_does_not_starve_others(database: JobDa
     assert taken == {"ann": 10, "bob": 10}
 
 
-def test_positions_are_the_order_of_claims(database: JobDatabase) -> None:
-    """The position of every queued job is correct, with random owners, batches, claims, cancellations and losses."""
+def test_no_job_waits_for_more_than_its_position(database: JobDatabase) -> None:
+    """With random owners, batches, claims, cancellations and losses."""
     chance = random.Random(0)
     jobs = []
     for number in range(120):
@@ -78,8 +77,10 @@ def test_positions_are_the_order_of_claims(database: JobDatabase) -> None:
             database.cancel(chance.choice(jobs).id)
     waiting = [job for job in database.get_many([job.id for job in jobs]).values() if job.status == "queued"]
     places = {job.id: database.position(job) for job in waiting}
-    assert sorted(places.values()) == list(range(len(waiting)))
-    assert order(database) == sorted(places, key=lambda id_: places[id_] or 0)
+    taken = order(database)
+    assert sorted(taken) == sorted(places)
+    for number, id_ in enumerate(taken):
+        assert number <= (places[id_] or 0) < len(taken)
 
 
 def test_no_position_once_it_runs(database: JobDatabase) -> None:
@@ -107,7 +108,6 @@ def test_alike_jobs_are_claimed_together(database: JobDatabase) -> None:
     jobs = database.claim(Worker("w", most_tokens=30))
     assert [job.id for job in jobs] == ids(0, 1, 3)
     assert {job.status for job in jobs} == {"running"}
-    assert len({job.run for job in jobs}) == 3
     assert group(database, 30) == ids(2)
     assert group(database, 5) == ids(5)
     assert group(database, 1000) == ids(8)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 
-from headscope.jobs import Job, JobDatabase, Problem, Worker
+from headscope.jobs import Job, JobDatabase, Problem, Worker, worker_process
+from headscope.jobs.job import Run
 from headscope.jobs.worker_process import WorkerProcess
 from tests.contract.job_databases import IDS, PROBLEM, Open, accept, claimed, running, status, the, work
 from tests.support.metrics import counted
@@ -24,46 +27,48 @@ def test_a_worker_is_known_while_it_is_heard_of(database: JobDatabase) -> None:
     """A worker is listed with its state and its jobs until it deregisters."""
     assert database.workers() == []
     database.heartbeat(TWO, [])
+    database.heartbeat(ONE, [])
     job = running(database, worker=ONE)
     states = database.workers()
     assert [state.worker for state in states] == [ONE, TWO]
     assert [state.jobs for state in states] == [(job.id,), ()]
     assert states[0].seen <= database.now()
     database.finish(job.id, job.run, "done")
-    database.deregister("two")
+    database.release("two")
     assert [(state.worker.name, state.jobs) for state in database.workers()] == [("one", ())]
 
 
-def test_runs_without_heartbeat_are_lost(database: JobDatabase) -> None:
-    """Runs with a heartbeat do not expire; a heartbeat covers only the runs that the worker knows."""
+def test_workers_without_heartbeat_are_lost(database: JobDatabase) -> None:
+    """A worker is silent without heartbeats, whatever it does, and so is one that is not registered but has run jobs for that long."""
     first, second = running(database, 0, ONE), running(database, 1, TWO)
-    assert database.expired(60) == []
-    assert {job.id for job in database.expired()} == {first.id, second.id}
-    assert database.expired(name="two") == [second]
+    assert database.silent(60) == []
+    assert (database.held("one"), database.held("two")) == ([first], [second])
+    eventually(lambda: database.silent(0.0) == ["one", "two"], "workers that have sent no heartbeat")
+    database.heartbeat(Worker("idle"), [])
 
-    def only(worker: Worker, lost: str) -> None:
-        """Send heartbeats of one worker for both runs, and check that only the other worker's run expires."""
+    def only(worker: Worker, run: Run, lost: str) -> None:
+        """Send heartbeats of one worker, and check that only others are lost."""
         since = database.now()
 
         def is_lost() -> bool:
-            database.heartbeat(worker, [first.run, second.run, 12345])
-            return [job.worker for job in database.expired(database.now() - since)] == [lost]
+            assert database.heartbeat(worker, [run]) == set()
+            return database.silent(database.now() - since) == ["idle", lost]
 
         eventually(is_lost, f"the loss of {lost}")
 
-    only(ONE, "two")
-    only(TWO, "one")
-    database.settle(database.expired(name="two"), LONG)
+    only(ONE, Run(first.id, first.run), "two")
+    only(TWO, Run(second.id, second.run), "one")
+    database.take_over("two", LONG)
     assert status(database, second.id) == "queued"
     assert status(database, first.id) == "running"
-    database.heartbeat(TWO, [second.run])
-    assert [job.id for job in database.expired()] == [first.id]
+    assert database.heartbeat(TWO, [Run(second.id, second.run)]) == {(second.id, second.run)}
+    assert database.held("two") == []
 
 
 def test_a_claim_whose_response_was_lost_is_undone(database: JobDatabase) -> None:
     """A heartbeat names all runs that the worker knows; any other one is queued again, which costs no attempt."""
     known, unknown, others = running(database, 0, ONE), running(database, 1, ONE), running(database, 2, TWO)
-    database.heartbeat(ONE, [known.run])
+    assert database.heartbeat(ONE, [Run(known.id, known.run)]) == set()
     assert [status(database, job.id) for job in (known, unknown, others)] == ["running", "queued", "running"]
     assert claimed(database, TWO).attempts == 1
     assert not database.finish(unknown.id, unknown.run, "done")
@@ -82,13 +87,13 @@ def test_what_a_stopped_worker_ran_costs_no_attempt(database: JobDatabase) -> No
 
 
 def test_a_heartbeat_can_come_too_late(database: JobDatabase) -> None:
-    """A late heartbeat does not extend runs of jobs that other workers have claimed."""
+    """A late heartbeat learns that another worker has claimed the job, and changes nothing."""
     lost = running(database, 0, ONE)
     database.settle([lost], LONG)
     again = claimed(database, TWO)
-    database.heartbeat(ONE, [lost.run, again.run])
-    assert database.expired(name="one") == []
-    assert database.expired(name="two") == [again]
+    assert database.heartbeat(ONE, [Run(lost.id, lost.run)]) == {(lost.id, lost.run)}
+    assert database.held("one") == []
+    assert database.held("two") == [again]
 
 
 def test_poison_fails_after_three_workers(database: JobDatabase) -> None:
@@ -126,7 +131,7 @@ def test_many_notice_but_one_settles(open_database: Open) -> None:
 
     def notice(_: int) -> None:
         own = open_database()
-        found = own.expired()
+        found = own.held("one")
         gate.wait()
         own.settle(found, LONG)
 
@@ -137,35 +142,70 @@ def test_many_notice_but_one_settles(open_database: Open) -> None:
     assert 1 <= counted("worker_losses") - losses <= 3
 
 
-def test_a_cancelled_run_is_kept_until_its_worker_releases_it(database: JobDatabase) -> None:
-    """A worker that ignores a cancellation can be killed; if the job is sent again it has another run."""
+def test_a_heartbeat_learns_of_a_cancellation(database: JobDatabase) -> None:
+    """As long as the worker holds the run, even if the job is sent again and has another run, which it leaves alone."""
     job = running(database, worker=ONE)
+    run = Run(job.id, job.run)
+    assert database.heartbeat(ONE, [run]) == set()
     database.cancel(job.id)
-    assert database.unreleased(60) == []
-    (run,) = eventually(lambda: database.unreleased(0.0), "the unreleased run")
-    assert (run.id, run.run, run.worker) == (job.id, job.run, "one")
-    assert database.workers()[0].jobs == (job.id,)
+    assert database.heartbeat(ONE, [run]) == {run}
     accept(database, 0)
     again = claimed(database, TWO)
+    assert database.heartbeat(ONE, [run]) == {run}
     assert not database.progress(job.id, job.run, 0.5, "forward", "")
     assert not database.finish(job.id, job.run, "cancelled", PROBLEM)
-    assert database.unreleased(0.0) == []
     assert the(database, job.id) == again
 
 
-@pytest.mark.parametrize("how", ["leaves", "forgotten"])
-def test_deregistered_workers_are_not_killed(database: JobDatabase, how: str) -> None:
-    """The cancelled runs of a worker whose process has ended are released."""
-    job = running(database, worker=ONE)
-    database.cancel(job.id)
-    eventually(lambda: database.unreleased(0.0), "the unreleased run")
-    if how == "leaves":
-        database.deregister("one")
-    else:
-        eventually(lambda: database.trim(older_than=0.0) or not database.workers(), "the end of the worker's entry")
-    database.heartbeat(ONE, [])
-    assert database.unreleased(0.0) == []
-    assert database.workers()[0].jobs == ()
+OVERDUE = {
+    "cancelled": {"job_seconds": LONG, "cancel_seconds": 0.2},
+    "late": {"job_seconds": 0.2, "cancel_seconds": LONG},
+}
+
+
+@pytest.mark.parametrize("why", OVERDUE)
+def test_a_process_whose_job_does_not_stop_exits(
+    database: JobDatabase, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither a cancellation nor the time limit stops its engine: after a while the process ends."""
+    monkeypatch.setattr(worker_process, "GRACE_SECONDS", 0.2)
+    monkeypatch.setattr(worker_process, "HEARTBEAT_SECONDS", 0.05)
+    accept(database, 0)
+    child = multiprocessing.get_context("fork").Process(target=_hang, args=(database, OVERDUE[why]))
+    child.start()
+    try:
+        eventually(lambda: status(database) == "running", "the job")
+        if why == "cancelled":
+            time.sleep(0.5)
+            assert child.is_alive()
+            database.cancel(IDS[0])
+        child.join(60)
+        assert child.exitcode == 1
+    finally:
+        child.kill()
+
+
+def _hang(database: JobDatabase, limits: dict[str, float]) -> None:
+    """Run a job that never ends, in a child with its own connections."""
+    database._database._engine.dispose(close=False)
+    process = WorkerProcess(ONE, database, Hanging, **limits)
+    process.start(prewarm=False)
+    process.run_next()
+
+
+class Hanging:
+    """An engine that neither a cancellation nor a time limit stops."""
+
+    warm: frozenset[str] = frozenset()
+    most_tokens = 0
+
+    def prewarm(self) -> None:
+        """Load nothing."""
+
+    def run(self, _: Sequence[Job], __: object) -> dict[str, Problem | None]:
+        while True:
+            with suppress(Exception):
+                time.sleep(60)
 
 
 class Interrupted:
@@ -203,8 +243,8 @@ def test_a_job_out_of_time_is_told_so(database: JobDatabase) -> None:
     """The job fails as timed out, whatever the engine reported. Jobs that shared a pass run again alone, each with the whole time."""
     database.enqueue(work(0, 1, recipe="r", tokens=10))
     engine = Interrupted()
-    process = WorkerProcess(ONE, database, lambda: engine, job_seconds=0.2)
-    process._engine, process._starting = engine, False
+    process = WorkerProcess(ONE, database, lambda: engine, job_seconds=0.2, cancel_seconds=2.0)
+    process._engine = engine
     while process.run_next():
         pass
     assert engine.passes == [IDS[:2], IDS[:1], IDS[1:2]]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 from multiprocessing import forkserver
@@ -55,7 +54,9 @@ class Engine:
 def make_process(path: Path, name: str, announce: Announce) -> WorkerProcess:
     """Return a worker process that runs nothing, with a fast heartbeat."""
     worker_process.HEARTBEAT_SECONDS = 0.1
-    return WorkerProcess(Worker(name), JobDatabase(Database(path), announce), partial(Engine, path), job_seconds=60)
+    return WorkerProcess(
+        Worker(name), JobDatabase(Database(path), announce), partial(Engine, path), job_seconds=60, cancel_seconds=60
+    )
 
 
 @pytest.fixture
@@ -76,7 +77,7 @@ def database(path: Path) -> Iterator[JobDatabase]:
 @pytest.fixture
 def embedded(path: Path, database: JobDatabase) -> Iterator[Embedded]:
     """A deployment that is not started yet."""
-    made = Embedded(database, partial(make_process, path), modules=[], job_seconds=60, cancel_seconds=1)
+    made = Embedded(database, partial(make_process, path), modules=[], job_seconds=60)
     yield made
     made.stop()
 
@@ -111,14 +112,11 @@ def test_a_child_that_stands_still_keeps_no_lock(
 def test_an_idle_child_that_stands_still(
     embedded: Embedded, database: JobDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It writes nothing; it is replaced once it does not run the next job."""
+    """It is missed like a busy one, and replaced once there is a job."""
     monkeypatch.setattr(supervisor, "STALE_SECONDS", 4.0)
     embedded.start()
     submit(embedded, database, "a")
     eventually(lambda: status(database, "a") == "done", "the first job")
-    before = database.workers()
-    time.sleep(0.5)
-    assert database.workers() == before
     child(embedded).suspend()
     submit(embedded, database, "b")
     eventually(lambda: status(database, "b") == "done", "the next job")

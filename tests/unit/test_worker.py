@@ -56,7 +56,6 @@ class Desk:
 
     def run(self, *jobs: Job) -> list[str | None]:
         """Run jobs, and return for each None or the code of its problem."""
-        self._reporter.begin({job.id: job.run for job in jobs})
         problems = self.worker.run(jobs, self._reporter)
         return [None if (problem := problems[job.id]) is None else problem["code"] for job in jobs]
 

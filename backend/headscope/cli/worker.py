@@ -83,6 +83,7 @@ def worker(device: str | None, models: str | None, name: str | None, check: bool
             Outbox(own, app, url),
             lambda: stores.discard_ended(results, own),
             job_seconds=settings.job_seconds,
+            cancel_seconds=settings.cancel_seconds,
         )
 
     sys.exit(celery.serve(app, identity, database, make_process, prewarm=settings.prewarm))

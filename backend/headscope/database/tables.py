@@ -2,7 +2,6 @@
 
 jobs       A job, and the state of its latest run. `task` is the id of the Celery message that carries it, `sent` when it was given to the broker, and `queue` where.
            Both are empty in an embedded deployment.
-runs       Claims of jobs that their workers have not released. Runs are numbered over all jobs, and no number is used twice.
 owners     Owners of jobs, and the number of the turn in which each was served last.
 workers    Worker processes.
 grants     Which owner may read which result.
@@ -64,18 +63,6 @@ jobs = Table(
     Index("jobs_kind", "kind", "created"),
     Index("jobs_batch", "batch"),
     Index("jobs_sent", "owner", "task", sqlite_where=text(SENT), postgresql_where=text(SENT)),
-)
-runs = Table(
-    "runs",
-    metadata,
-    # SQLite counts only columns of the type INTEGER.
-    Column("run", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
-    Column("id", Text, nullable=False),
-    Column("worker", Text, nullable=False),
-    Column("seen", Double, nullable=False),
-    Column("cancelled", Double),
-    Index("runs_worker", "worker"),
-    sqlite_autoincrement=True,
 )
 owners = Table(
     "owners",

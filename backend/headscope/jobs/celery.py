@@ -141,7 +141,7 @@ def _stop_child(name: str, database: JobDatabase) -> None:
     """Wait for the job of a stopping worker, for STOP_SECONDS at most, then kill its child."""
     deadline = time.monotonic() + STOP_SECONDS
     with suppress(DatabaseUnavailable):
-        while database.expired(name=name) and time.monotonic() < deadline:
+        while database.held(name) and time.monotonic() < deadline:
             time.sleep(0.1)
     for child in psutil.Process().children():
         with suppress(psutil.NoSuchProcess):

@@ -29,7 +29,7 @@ PASSES, TURN_SECONDS = 4, 1.0
 
 
 class ClusterWorkerProcess(WorkerProcess):
-    """A child of a Celery worker, constructed in that child. `discard_ended` removes what lost runs left."""
+    """A child of a Celery worker, constructed in that child. `discard_ended` removes what lost runs left. `limits`: of WorkerProcess."""
 
     def __init__(
         self,
@@ -38,10 +38,9 @@ class ClusterWorkerProcess(WorkerProcess):
         make_engine: Callable[[], Engine],
         outbox: Outbox,
         discard_ended: Callable[[], None],
-        *,
-        job_seconds: float,
+        **limits: float,
     ) -> None:
-        super().__init__(worker, database, make_engine, job_seconds=job_seconds, idle_heartbeats=True)
+        super().__init__(worker, database, make_engine, **limits)
         self._outbox, self._discard_ended = outbox, discard_ended
         self._queues = queues_of(worker)
         self._idle_since, self._missed = float("inf"), 0  # infinite until it is ready

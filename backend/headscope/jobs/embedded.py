@@ -9,7 +9,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from multiprocessing import forkserver
@@ -17,11 +16,12 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from ..errors import HeadscopeError
-from . import metrics, supervisor
+from . import metrics
 from .announcements import Announce
+from .job import Worker
 from .job_database import JobDatabase
 from .supervisor import Supervisor
-from .worker_process import GRACE_SECONDS, WorkerProcess
+from .worker_process import WorkerProcess
 
 logger = logging.getLogger("headscope.jobs")
 
@@ -55,8 +55,6 @@ class Embedded(Supervisor):
         super().__init__(database, self._own, **options)
         self._make_process, self._modules, self._announce = make_process, modules, announce
         self._prewarm = prewarm
-        self._running: dict[int, float] = {}  # runs, and since when
-        self._idle = 0.0  # when the child had nothing to do for the last time, on the clock of the database
         self._child: _Child | None = None
 
     def start(self) -> None:
@@ -75,9 +73,7 @@ class Embedded(Supervisor):
         self._kill(self._own)
 
     def _dispatch(self, *, due: bool) -> None:
-        """Start a child if there is work; replace one that has ended, or is beyond the time limit, after its jobs are settled."""
-        if due and self._child and self._is_stuck():
-            self._kill(self._own)
+        """Start a child if there is work; replace one that has ended, after its jobs are settled."""
         if self._child and not self._child.alive:
             self._kill(self._own)
             self._database.take_over(self._own, self._job_seconds)
@@ -87,19 +83,9 @@ class Embedded(Supervisor):
             CONTEXT.set_forkserver_preload(self._modules)
             arguments = (self._make_process, self._own, self._downloads, self._prewarm)
             with suppress(ConnectionError, EOFError):  # the process that forks has just ended; the next tick starts one
+                self._database.heartbeat(Worker(self._own), ())  # a child that never sends one is killed, too
                 self._child = _Child(arguments, self._announce, self._wake.set)
-                self._idle, self._prewarm = self._database.now(), False
-
-    def _is_stuck(self) -> bool:
-        """Return whether the child is busy and silent for long, or has not ended a run at its time limit: the time that this machine slept does not count."""
-        runs, now = [job.run for job in self._database.expired(name=self._own)], self._database.now()
-        if not runs and not self._database.has_queued(downloads=self._downloads):
-            self._idle = now
-        seen = [state.seen for state in self._database.workers() if state.worker.name == self._own]
-        silent = now - max(self._idle, self._since, *seen) > supervisor.STALE_SECONDS
-        ticks = time.monotonic()
-        self._running = {run: self._running.get(run, ticks) for run in runs}
-        return silent or any(ticks - since > self._job_seconds + GRACE_SECONDS for since in self._running.values())
+                self._prewarm = False
 
     def _kill(self, worker: str) -> None:
         if self._child:

@@ -43,8 +43,8 @@ class Work:
 class Job(Work):
     """Accepted work. Times are seconds since 1970 on the clock of the database.
 
-    `version` grows with every change of the job, even if it is removed and accepted again in between. `run` identifies a claim, uniquely over all jobs,
-    so a worker whose claim has expired cannot change the job. `attempts` counts the claims since the job was accepted; `worker` made the latest.
+    `version` grows with every change of the job, and `run` with every claim, even if the job is removed and accepted again in between:
+    a worker whose claim has expired cannot change the job. `attempts` counts the claims since the job was accepted; `worker` made the latest.
     `task` is the unit in which jobs are handed to workers: those of one task may share a forward pass.
     `owner` is the one whose turn it takes; others may want it too.
     """
@@ -124,11 +124,10 @@ class ChunkState(NamedTuple):
 
 
 class Run(NamedTuple):
-    """A claim of a job, and the worker that made it."""
+    """A claim of a job."""
 
     id: str
     run: int
-    worker: str
 
 
 @dataclass(frozen=True, slots=True)

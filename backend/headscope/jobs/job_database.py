@@ -18,7 +18,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from ..database import NOW, Database
-from ..database.tables import grants, jobs, owners, runs, workers
+from ..database.tables import grants, jobs, owners, workers
 from ..errors import WorkerLost
 from . import metrics
 from .announcements import Announce
@@ -32,13 +32,14 @@ from .job import (
     Job,
     Limits,
     Problem,
+    Run,
     Status,
     Work,
     Worker,
     queue_full,
     timed_out,
 )
-from .queries import COLUMNS, FIRST, ORDER, QUEUED, RUNNING, next_turn, to_job
+from .queries import COLUMNS, FIRST, ORDER, QUEUED, RUNNING, next_turn, order_of, to_job
 from .sending import TaskSending
 
 # A job that has lost this many workers fails.
@@ -54,9 +55,6 @@ CHUNKS = jobs.alias("chunks")
 STEP_SECONDS = 1e-6
 
 
-OF, CLAIMED = jobs.c.id == sa.bindparam("of"), sa.bindparam("claim", type_=sa.BigInteger())
-
-
 class JobDatabase(TaskSending):
     """The queue, its workers, and the grants of its owners. When a study ends, its chunks are cancelled and removed; their changes are its changes, too.
 
@@ -66,7 +64,6 @@ class JobDatabase(TaskSending):
     def __init__(self, database: Database, announce: Announce = lambda _: None) -> None:
         super().__init__(database)
         self._announce = announce
-        self._recorded: Worker | None = None  # by this process, last; a heartbeat repeats it
 
     def enqueue(
         self, work: Iterable[Work], *, batch: str | None = None, priority: int = 0, limits: Limits = NO_LIMITS
@@ -120,7 +117,7 @@ class JobDatabase(TaskSending):
     ) -> list[Job]:
         """Claim queued jobs of a task (None: the next one), as many as the worker takes at once; return an empty list if none is queued.
 
-        They are running from now on, with one more attempt and a new `run` each. `downloads`: only these, or only others (None: both).
+        They are running from now on, with one more attempt and a new `run` each, as long as the worker sends heartbeats.
         In the same transaction, earlier runs of the worker end: all of this happens, or nothing.
         """
         if any("." in end.id for end in ends):  # the studies of chunks must be locked first
@@ -153,54 +150,41 @@ class JobDatabase(TaskSending):
 
     def _take(self, connection: sa.Connection, worker: Worker, first: Any) -> list[Job]:
         most = max(worker.most_tokens // first.tokens, 1) if first.tokens else 1
-        ids, taken = [first.id], list[Job]()
         if first.kind == "chunk":
             connection.execute(_change(jobs.c.id == first.batch))
-        if most > 1:
-            # Another worker may be claiming the rest of the task.
+        ids = [first.id]
+        if most > 1:  # another worker may be claiming the rest of the task
             ids = list(connection.execute(GROUP, {"task": first.task, "most": most}).scalars())
-        for id_ in ids:
-            run = connection.execute(CLAIM, {"of": id_, "by": worker.name}).scalar_one()
-            row = connection.execute(BEGIN, {"of": id_, "by": worker.name, "claim": run}).mappings().first()
-            if row is None:  # cancelled, or claimed by another worker
-                connection.execute(RELEASE, {"claim": run})
-            else:
-                taken.append(to_job(row))
-        if self._recorded != worker:
-            self._record_worker(connection, worker)
-        return taken
+        rows = connection.execute(BEGIN, {"these": ids, "by": worker.name}).mappings()
+        return sorted(map(to_job, rows), key=order_of)
 
-    def heartbeat(self, worker: Worker, held: Collection[int]) -> None:
-        """Record that the worker and these of its runs are alive. Any other of its runs is requeued: the response to its claim was lost."""
-        with self._database.change("report") as connection:
-            self._record_worker(connection, worker)
-            mine = runs.update().where(runs.c.worker == worker.name, runs.c.run.in_(held))
-            connection.execute(mine.values(seen=NOW))
-        unknown = [job for job in self.expired(name=worker.name) if job.run not in held]
-        self._release(unknown, "Queued again: its worker was disconnected.")
+    def heartbeat(self, worker: Worker, held: Collection[Run]) -> set[Run]:
+        """Record that the worker is alive; return those of the runs it holds that it should stop: they were cancelled or reassigned.
 
-    def _record_worker(self, connection: sa.Connection, worker: Worker) -> None:
+        Any other of its jobs is requeued: the response to its claim was lost.
+        """
         state = {"state": worker.to_json(), "seen": NOW}
         statement = self._database.insert(workers).values(name=worker.name, **state)
-        connection.execute(statement.on_conflict_do_update(index_elements=["name"], set_=state))
-        self._recorded = worker
-
-    def deregister(self, name: str) -> None:
-        """Remove a worker whose process has ended, and its cancelled runs. Its running jobs are left to be settled."""
-        with self._database.change() as connection:
-            connection.execute(workers.delete().where(workers.c.name == name))
-            connection.execute(runs.delete().where(runs.c.worker == name, runs.c.cancelled.is_not(None)))
-        self._recorded = None
+        with self._database.change("report") as connection:
+            connection.execute(statement.on_conflict_do_update(index_elements=["name"], set_=state))
+        mine = {Run(job.id, job.run): job for job in self.held(worker.name)}
+        unknown = [job for run, job in mine.items() if run not in held]
+        self._release(unknown, "Queued again: its worker was disconnected.")
+        return set(held) - mine.keys()
 
     def take_over(self, name: str, seconds: float) -> None:
         """Settle the jobs of a worker whose process died on them, and deregister it."""
-        self.settle(self.expired(name=name), seconds)
-        self.deregister(name)
+        self.settle(self.held(name), seconds)
+        self._deregister(name)
 
     def release(self, name: str) -> None:
         """Requeue the jobs of a worker that was stopped, and deregister it. They did not cause it, so the attempts do not count."""
-        self._release(self.expired(name=name), "The worker was stopped; another one starts again.")
-        self.deregister(name)
+        self._release(self.held(name), "The worker was stopped; another one starts again.")
+        self._deregister(name)
+
+    def _deregister(self, name: str) -> None:
+        with self._database.change() as connection:
+            connection.execute(workers.delete().where(workers.c.name == name))
 
     def _release(self, found: Iterable[Job], detail: str) -> None:
         for job in found:
@@ -215,11 +199,11 @@ class JobDatabase(TaskSending):
         return changed
 
     def finish(self, id_: str, run: int, status: Status, error: Problem | None = None) -> bool:
-        """End a run; return False if it had already ended. The worker releases the job in either case."""
+        """End a run; return False if it had already ended."""
         return self.end([End(id_, run, status, error)])
 
     def end(self, ends: Iterable[End]) -> bool:
-        """End runs, all or none; return False if one had already ended. The worker releases the jobs in either case."""
+        """End runs in one transaction; return False if one had already ended."""
         ordered = sorted(ends, key=lambda end: end.id)
         with self._database.change() as connection:
             ended = [self._end(connection, end) for end in ordered]
@@ -230,7 +214,6 @@ class JobDatabase(TaskSending):
         _lock_study(connection, end.id, end.run)
         values = {"result": end.status, "problem": json.dumps(end.error) if end.error else None}
         kind = connection.execute(END, {"of": end.id, "claim": end.run, **values}).scalar()
-        connection.execute(RELEASE, {"claim": end.run})
         if kind == "study":
             self._remove_chunks(connection, end.id)
         return kind is not None
@@ -240,9 +223,7 @@ class JobDatabase(TaskSending):
         again = {"status": "queued", "stage": "queued", "fraction": 0.0, "detail": detail, "sent": None}
         with self._database.change() as connection:
             attempts = jobs.c.attempts if counted else jobs.c.attempts - 1
-            kind = _change_run(connection, id_, run, task=f"{id_}.{run}", attempts=attempts, **again)
-            connection.execute(RELEASE, {"claim": run})
-            return kind is not None
+            return _change_run(connection, id_, run, task=f"{id_}.{run}", attempts=attempts, **again) is not None
 
     def cancel(self, id_: str, owner: str | None = None) -> bool:
         """Withdraw an owner's grant of a queued or running job; the job is cancelled with the last one. None cancels it for all owners.
@@ -250,16 +231,15 @@ class JobDatabase(TaskSending):
         Return False if the job had ended or the owner had no grant. The last owner keeps its grant, and so can see that the job is cancelled.
         """
         with self._database.change("promise") as connection:
-            row = _locked(connection, id_)
+            status = _lock(connection, id_)
             granted = owners_of(connection, id_)
-            if row is None or row.status not in ACTIVE or (owner is not None and owner not in granted):
+            if status not in ACTIVE or (owner is not None and owner not in granted):
                 return False
             others = [other for other in granted if other != owner]
             if owner is not None and others:
                 withdraw(connection, {(owner, id_)})
                 self._transfer(connection, id_, owner, others[0])
                 return True
-            connection.execute(runs.update().where(runs.c.run == row.run).values(cancelled=NOW))
             connection.execute(_change(jobs.c.id == id_, status="cancelled", stage="cancelled", finished=NOW))
             self._remove_chunks(connection, id_)
             return True
@@ -270,8 +250,7 @@ class JobDatabase(TaskSending):
         Return True if nothing is left, so that its result may be deleted. Return False if others have a grant, the job has not ended, or nothing existed.
         """
         with self._database.change("promise") as connection:
-            row = _locked(connection, id_)
-            if row is not None and row.status in ACTIVE:
+            if _lock(connection, id_) in ACTIVE:
                 return False
             granted = owners_of(connection, id_)
             gone = withdraw(connection, {(name, id_) for name in granted if owner in (None, name)})
@@ -289,11 +268,8 @@ class JobDatabase(TaskSending):
         connection.execute(jobs.update().where(jobs.c.id == id_, jobs.c.owner == owner).values(owner=heir))
 
     def _remove_chunks(self, connection: sa.Connection, id_: str) -> None:
-        """Cancel and remove the chunks of a study that has ended."""
-        chunks = (jobs.c.batch == id_, jobs.c.kind == "chunk")
-        held = runs.c.run.in_(sa.select(jobs.c.run).where(*chunks))
-        connection.execute(runs.update().where(held).values(cancelled=NOW))
-        connection.execute(jobs.delete().where(*chunks))
+        """Remove the chunks of a study that has ended: those that run are cancelled so."""
+        connection.execute(jobs.delete().where(jobs.c.batch == id_, jobs.c.kind == "chunk"))
 
     def settle(self, lost: Iterable[Job], seconds: float) -> None:
         """Requeue jobs whose worker was lost. They fail after ATTEMPTS workers, or once they have run for `seconds`."""
@@ -330,8 +306,6 @@ class JobDatabase(TaskSending):
             )
             surplus = sa.select(granted.c.owner, granted.c.id).where(granted.c.place > most).limit(TRIM_JOBS)
             withdraw(connection, [(owner, id_) for owner, id_ in connection.execute(surplus)])
-            connection.execute(runs.delete().where(runs.c.cancelled < before))
-            connection.execute(workers.delete().where(workers.c.seen < before))
             return removed.rowcount
 
 
@@ -344,9 +318,13 @@ def _head(of_task: bool, downloads: bool | None) -> sa.Select[Any]:
 
 def _change(*conditions: sa.ColumnElement[bool], **values: Any) -> sa.Update:
     """Return the statement that changes jobs. The crash of a database may undo reports: the version is beyond them, because they add one only."""
+    return jobs.update().where(*conditions).values({"version": _next(jobs.c.version), **values})
+
+
+def _next(column: sa.Column[int]) -> sa.ColumnElement[int]:
+    """Return a larger number, also than those of jobs of the same id that were removed: the time in STEP_SECONDS."""
     stamp = sa.cast(NOW / STEP_SECONDS, sa.BigInteger)
-    version = sa.case((jobs.c.version + 1 > stamp, jobs.c.version + 1), else_=stamp)
-    return jobs.update().where(*conditions).values({"version": version, **values})
+    return sa.case((column + 1 > stamp, column + 1), else_=stamp)
 
 
 def _change_run(connection: sa.Connection, id_: str, run: int, **values: Any) -> str | None:
@@ -364,30 +342,30 @@ def _lock_study(connection: sa.Connection, id_: str, run: int) -> None:
         connection.execute(_change(jobs.c.id == sa.select(CHUNKS.c.batch).where(*mine).scalar_subquery()))
 
 
-def _locked(connection: sa.Connection, id_: str) -> Any:
-    """Return status and run of a job, and lock it against other transactions."""
-    return connection.execute(sa.select(jobs.c.status, jobs.c.run).where(jobs.c.id == id_).with_for_update()).first()
+def _lock(connection: sa.Connection, id_: str) -> str | None:
+    """Lock a job against other transactions; return its status, None if there is none."""
+    found: str | None = connection.execute(sa.select(jobs.c.status).where(jobs.c.id == id_).with_for_update()).scalar()
+    return found
 
 
 # The statements of every request and run, built once.
 LENGTHS = sa.select(jobs.c.owner, sa.func.count()).where(QUEUED).group_by(jobs.c.owner)
 GROUP = sa.select(jobs.c.id).where(jobs.c.task == sa.bindparam("task"), QUEUED).order_by(*ORDER)
 GROUP = GROUP.limit(sa.bindparam("most")).with_for_update(skip_locked=True)
-CLAIM = runs.insert().values(id=sa.bindparam("of"), worker=sa.bindparam("by"), seen=NOW).returning(runs.c.run)
 BEGIN = _change(
-    OF,
+    jobs.c.id.in_(sa.bindparam("these", expanding=True)),
     QUEUED,
     status="running",
     stage="loading",
     started=NOW,
     worker=sa.bindparam("by"),
-    run=CLAIMED,
+    run=_next(jobs.c.run),
     attempts=jobs.c.attempts + 1,
 ).returning(*COLUMNS)
 RESULT = sa.bindparam("result", type_=sa.Text())
 END = _change(
-    OF,
-    jobs.c.run == CLAIMED,
+    jobs.c.id == sa.bindparam("of"),
+    jobs.c.run == sa.bindparam("claim", type_=sa.BigInteger()),
     RUNNING,
     status=RESULT,
     stage=RESULT,
@@ -395,4 +373,3 @@ END = _change(
     fraction=sa.case((RESULT == "done", 1.0), else_=jobs.c.fraction),
     finished=NOW,
 ).returning(jobs.c.kind)
-RELEASE = runs.delete().where(runs.c.run == CLAIMED)

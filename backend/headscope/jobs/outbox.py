@@ -10,10 +10,10 @@ import redis
 from celery import Celery
 from kombu.exceptions import OperationalError
 
-from . import supervisor
 from .job import WorkerState
 from .job_database import JobDatabase
-from .sending import AHEAD, queues_of
+from .queries import AHEAD
+from .sending import queues_of
 
 # The name of the Celery task.
 TASK = "headscope.run"
@@ -52,10 +52,8 @@ class Outbox:
     def recover(self) -> None:
         """Have tasks sent again that for LOST_SECONDS have neither waited in a queue which a worker serves nor begun: the broker has lost them, or their worker has died."""
         sent = self._database.unstarted()
-        states, now = (self.workers(), self._database.now()) if sent else ([], 0.0)
-        queues = {name for state in states for name in queues_of(state.worker)}
-        begun = {state.worker.task for state in states if now - state.seen < supervisor.STALE_SECONDS}
-        missing, ticks = sent.keys() - begun - self._queued(queues.intersection(sent.values())), time.monotonic()
+        queues = {name for state in (self.workers() if sent else ()) for name in queues_of(state.worker)}
+        missing, ticks = sent.keys() - self._queued(queues.intersection(sent.values())), time.monotonic()
         self._missing = {task: self._missing.get(task, ticks) for task in missing}
         if lost := [task for task, since in self._missing.items() if ticks - since > LOST_SECONDS]:
             self._database.unsend(lost)

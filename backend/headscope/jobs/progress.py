@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
 from ..errors import HeadscopeError
-from .job import ChunkState
+from .job import ChunkState, Job
 from .job_database import JobDatabase
 
 T = TypeVar("T")
@@ -21,17 +21,11 @@ class ProgressReporter:
     """Reports of running jobs. Jobs continue while the database is away; the reports of that time are lost."""
 
     def __init__(self, database: JobDatabase) -> None:
-        self._database = database
-        self._runs: dict[str, int] = {}
-        self._paused_until = 0.0
+        self._database, self._paused_until = database, 0.0
 
-    def begin(self, runs: Mapping[str, int]) -> None:
-        """Start runs of jobs, given by id. They have just been claimed, so the database is available again."""
-        self._runs, self._paused_until = dict(runs), 0.0
-
-    def progress(self, id_: str, fraction: float, stage: str, detail: str) -> bool:
-        """Report the progress of a job (fraction in 0..1); return False once it is cancelled."""
-        report = partial(self._database.progress, id_, self._runs[id_], fraction, stage, detail)
+    def progress(self, job: Job, fraction: float, stage: str, detail: str) -> bool:
+        """Report the progress of a running job (fraction in 0..1); return False once it is cancelled."""
+        report = partial(self._database.progress, job.id, job.run, fraction, stage, detail)
         return self._send(report, unsent=True)
 
     def running_elsewhere(self, study: str) -> frozenset[str]:

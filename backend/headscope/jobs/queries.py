@@ -10,12 +10,14 @@ from typing import Any
 import sqlalchemy as sa
 
 from ..database import NOW
-from ..database.tables import grants, jobs, owners, runs, workers
+from ..database.tables import grants, jobs, owners, workers
 from .grants import Grants
-from .job import ChunkState, Job, JobKind, Run, Worker, WorkerState
+from .job import ChunkState, Job, JobKind, Worker, WorkerState
 
 # A worker without a heartbeat for this long (s) is no longer listed.
 GONE_SECONDS = 60.0
+# Most tasks of one owner that are at the broker and have not started.
+AHEAD = 4
 # The order of an owner's queue: single requests before batches, then order of arrival.
 ORDER = (jobs.c.priority, jobs.c.created, jobs.c.id)
 COLUMNS = [jobs.c[field.name] for field in fields(Job)]
@@ -45,21 +47,16 @@ class JobQueries(Grants):
         """Return the versions of those of these jobs that exist."""
         return self._pairs(sa.select(jobs.c.id, jobs.c.version).where(jobs.c.id.in_(ids)))
 
-    def expired(self, seconds: float | None = None, name: str | None = None) -> list[Job]:
-        """Return the running jobs without a heartbeat for `seconds` (None: all running jobs), of one worker or of all."""
-        lost = sa.select(runs.c.run).where(runs.c.cancelled.is_(None))
-        if name is not None:
-            lost = lost.where(runs.c.worker == name)
-        if seconds is not None:
-            lost = lost.where(runs.c.seen < NOW - seconds)
-        return self._find(RUNNING, jobs.c.run.in_(lost))
+    def held(self, worker: str) -> list[Job]:
+        """Return the running jobs of a worker."""
+        return self._find(RUNNING, jobs.c.worker == worker)
 
-    def unreleased(self, seconds: float, name: str | None = None) -> list[Run]:
-        """Return the runs cancelled more than `seconds` ago that their worker has not released by `finish`, of one worker or of all."""
-        found = sa.select(runs.c.id, runs.c.run, runs.c.worker).where(runs.c.cancelled < NOW - seconds)
-        if name is not None:
-            found = found.where(runs.c.worker == name)
-        return [Run(*row) for row in self._rows(found)]
+    def silent(self, seconds: float) -> list[str]:
+        """Return the workers without a heartbeat for `seconds`, by name: those that are registered, and those that still have running jobs."""
+        known = sa.select(workers.c.name)
+        gone = sa.select(jobs.c.worker).where(RUNNING, jobs.c.started < NOW - seconds, jobs.c.worker.not_in(known))
+        found = known.where(workers.c.seen < NOW - seconds).union(gone)
+        return sorted(row[0] for row in self._rows(found))
 
     def waiting(self, owner: str | None = None) -> int:
         """Return the number of queued jobs, of one owner or of all."""
@@ -72,34 +69,19 @@ class JobQueries(Grants):
         return found
 
     def position(self, job: Job) -> int | None:
-        """Return how many jobs will be taken before this queued one; None if it is not queued.
+        """Return the largest number of jobs that may be taken before this queued one; None if it is not queued.
 
-        In a cluster, what was sent to the broker goes first, unless it is of a batch and this is not. Then owners take turns: before the job at rank r of an
-        owner, each other owner has r turns, and one more if it was served less recently.
+        Those are its owner's earlier ones, and of each other owner as many and those whose turn it may be: one, or in a cluster what may be at the broker.
         """
-        sent = jobs.c.sent.is_not(None)
-        mine = self._rows(sa.select(jobs.c.sent, jobs.c.owner).where(QUEUED, jobs.c.id == job.id))
-        if not mine:
-            return None
-        ahead = sa.select(sa.func.count()).select_from(jobs).where(QUEUED, sent, jobs.c.priority <= job.priority)
-        if mine[0].sent is not None:
-            return int(self._value(ahead.where(sa.tuple_(jobs.c.sent, *ORDER) < sa.tuple_(mine[0].sent, *_key(job)))))
-        earlier = sa.tuple_(*ORDER) < sa.tuple_(*_key(job))
-        queues = (
-            sa.select(jobs.c.owner, sa.func.count(), sa.func.count().filter(earlier))
-            .join(owners, jobs.c.owner == owners.c.owner)
-            .where(QUEUED, ~sent)
-            .group_by(jobs.c.owner, owners.c.served)
-            .order_by(owners.c.served, jobs.c.owner)
-        )
-        lengths = self._rows(queues)
-        ranks = ((place, rank) for place, (owner, _, rank) in enumerate(lengths) if owner == mine[0].owner)
-        found = next(ranks, None)
-        if found is None:  # it has just been sent or claimed
-            return None
-        place, rank = found
-        others = (min(length, rank + (n < place)) for n, (_, length, _) in enumerate(lengths) if n != place)
-        return int(self._value(ahead) + rank + sum(others))
+        earlier = sa.func.count().filter(sa.tuple_(*ORDER) < sa.tuple_(*order_of(job)))
+        here = sa.func.count().filter(jobs.c.id == job.id)
+        lengths = sa.select(sa.func.count(), earlier, here).where(QUEUED).group_by(jobs.c.owner)
+        rows = self._rows(lengths)
+        more = 1 if self._database.embedded else AHEAD
+        for _, rank, found in rows:
+            if found:
+                return int(rank + sum(min(length, rank + more) for length, _, mine in rows if not mine))
+        return None
 
     def statuses(self) -> dict[str, int]:
         """Return the number of jobs by status."""
@@ -125,7 +107,7 @@ class JobQueries(Grants):
     def workers(self) -> list[WorkerState]:
         """Return the workers with a heartbeat in the last minute, by name."""
         listed = sa.select(workers.c.state, workers.c.seen).where(workers.c.seen > NOW - GONE_SECONDS)
-        held = self._rows(sa.select(runs.c.worker, runs.c.id).order_by(runs.c.run))
+        held = self._rows(sa.select(jobs.c.worker, jobs.c.id).where(RUNNING).order_by(jobs.c.run))
         states = [(Worker.from_json(state), seen) for state, seen in self._rows(listed.order_by(workers.c.name))]
         return [
             WorkerState(worker, seen, tuple(id_ for name, id_ in held if name == worker.name))
@@ -141,7 +123,7 @@ class JobQueries(Grants):
         """Close connections."""
         self._database.close()
 
-    def _rows(self, query: sa.Select[Any], values: Mapping[str, Any] | None = None) -> list[Any]:
+    def _rows(self, query: sa.Executable, values: Mapping[str, Any] | None = None) -> list[Any]:
         with self._database.read() as connection:
             return list(connection.execute(query, values).all())
 
@@ -162,7 +144,8 @@ class JobQueries(Grants):
             return [to_job(row) for row in connection.execute(query).mappings()]
 
 
-def _key(job: Job) -> tuple[int, float, str]:
+def order_of(job: Job) -> tuple[int, float, str]:
+    """Return the place of a job in the queue of its owner, as ORDER."""
     return job.priority, job.created, job.id
 
 

@@ -11,10 +11,8 @@ import sqlalchemy as sa
 from ..database import NOW
 from ..database.tables import SENT, jobs, owners
 from .job import Worker, WorkerState
-from .queries import QUEUED, JobQueries, next_turn
+from .queries import AHEAD, QUEUED, RUNNING, JobQueries, next_turn
 
-# Most tasks of one owner that are at the broker and have not started.
-AHEAD = 4
 UNSENT = QUEUED & jobs.c.sent.is_(None)
 SENT_TASKS = sa.func.count(jobs.c.task.distinct())
 FULL = sa.select(jobs.c.owner).where(sa.text(SENT)).group_by(jobs.c.owner).having(SENT_TASKS >= AHEAD)
@@ -74,8 +72,11 @@ class TaskSending(JobQueries):
             connection.execute(jobs.update().where(jobs.c.id.in_(in_order)).values(new))
 
     def unstarted(self) -> dict[str, str]:
-        """Return the tasks that were sent and of which jobs are queued, with their queues."""
-        return self._pairs(sa.select(jobs.c.task, jobs.c.queue).where(sa.text(SENT)).distinct())
+        """Return the tasks that were sent and of which jobs are queued and none is running, with their queues."""
+        begun = sa.select(jobs.c.task).where(RUNNING)
+        return self._pairs(
+            sa.select(jobs.c.task, jobs.c.queue).where(sa.text(SENT), jobs.c.task.not_in(begun)).distinct()
+        )
 
     def depths(self) -> dict[str, int]:
         """Return the number of these tasks for workers of each class of devices."""

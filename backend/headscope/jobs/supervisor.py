@@ -34,12 +34,11 @@ class Supervisor(ABC):
         name: str | None = None,
         *,
         job_seconds: float,
-        cancel_seconds: float,
         prepare: Callable[[], None] = lambda: None,
         discard_ended: Callable[[], None] = lambda: None,
     ) -> None:
         self._database, self._name = database, name
-        self._job_seconds, self._cancel_seconds = job_seconds, cancel_seconds
+        self._job_seconds = job_seconds
         self._prepare, self._discard_ended = prepare, discard_ended
         self._wake, self._stopping = threading.Event(), threading.Event()
         self._connected, self._problem = False, ""
@@ -104,17 +103,15 @@ class Supervisor(ABC):
         self._connected, self._problem = not problem, problem
 
     def _reconcile(self) -> None:
-        """Kill workers that do not stop cancelled runs, or are lost; requeue the jobs of these."""
+        """Kill workers without a heartbeat, and requeue their jobs."""
         ticked, self._ticked = self._ticked, 0.0  # which it stays if the database does not answer
-        for run in self._database.unreleased(self._cancel_seconds, self._name):
-            self._kill(run.worker)
-            self._database.finish(run.id, run.run, "cancelled")  # releases the run on behalf of its worker
         now = self._database.now()
         self._since = now if now - ticked > GAP_SECONDS else self._since
-        lost = self._database.expired(STALE_SECONDS, self._name) if now - self._since > STALE_SECONDS else []
-        for worker in {job.worker for job in lost}:
-            self._kill(worker)
-        self._database.settle(lost, self._job_seconds)
+        silent = self._database.silent(STALE_SECONDS) if now - self._since > STALE_SECONDS else []
+        for worker in silent:
+            if self._name in (None, worker):
+                self._kill(worker)
+                self._database.take_over(worker, self._job_seconds)
         if time.monotonic() > self._next_trim:
             self._next_trim = time.monotonic() + TRIM_SECONDS
             self._database.trim()

@@ -14,15 +14,15 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from ..errors import HeadscopeError
-from .job import End, Job, Problem, Worker, outcome, timed_out
+from .job import End, Job, Problem, Run, Worker, outcome, timed_out
 from .job_database import JobDatabase
 from .progress import ProgressReporter
 
 logger = logging.getLogger("headscope.jobs")
 
 # Interval of heartbeats, in s.
-HEARTBEAT_SECONDS = 3.0
-# A process that is still busy this long (s) after the time limit of a job is killed.
+HEARTBEAT_SECONDS = 1.0
+# A process that is still busy this long (s) after the time limit of a job ends.
 GRACE_SECONDS = 10.0
 
 
@@ -52,9 +52,10 @@ class _OutOfTime(Exception):
 
 
 class WorkerProcess:
-    """Claims jobs from the database, runs them with an engine, and writes their ends. While they run, it reports progress and sends heartbeats.
+    """Claims jobs from the database, runs them with an engine, and writes their ends. It reports their progress, and sends heartbeats.
 
-    Jobs run in the main thread, where a timer interrupts them after `job_seconds`. With `idle_heartbeats`, servers know a worker that runs no job, too.
+    Jobs run in the main thread, where a timer interrupts them after `job_seconds`. If this does not end them, or if none of them has stopped `cancel_seconds`
+    after a heartbeat found all of them cancelled, the process ends.
     """
 
     def __init__(
@@ -64,16 +65,18 @@ class WorkerProcess:
         make_engine: Callable[[], Engine],
         *,
         job_seconds: float,
-        idle_heartbeats: bool = False,
+        cancel_seconds: float,
     ) -> None:
         self._worker, self._database = replace(worker, pid=os.getpid()), database
-        self._make_engine, self._job_seconds = make_engine, job_seconds
+        self._make_engine = make_engine
+        self._job_seconds, self._cancel_seconds = job_seconds, cancel_seconds
         self._reporter = ProgressReporter(database)
         self._engine: Engine | None = None
-        self._running: list[int] = []  # runs
+        self._running: list[Run] = []
+        self._since = 0.0  # when they began
+        self._stopping: dict[Run, float] = {}  # those that are cancelled, and since when this is known
         self._ends: list[End] = []  # of earlier runs, to be written with the next claim
         self._writing = threading.Lock()
-        self._idle_heartbeats, self._starting = idle_heartbeats, True
         self._late = False  # whether the time limit has interrupted the last jobs
 
     def start(self, *, prewarm: bool) -> None:
@@ -91,7 +94,6 @@ class WorkerProcess:
                 self._engine.prewarm()
             except Exception:  # the first job that needs the model reports the error
                 logger.exception("cannot load the default model")
-        self._starting = False
 
     def run_next(self, **which: Any) -> bool:
         """Run the next jobs that `which` selects, arguments of JobDatabase.claim; return False if there are none, and all ends are written."""
@@ -99,7 +101,7 @@ class WorkerProcess:
             ends = list(self._ends)
             jobs = self._database.claim(self._current(), ends, **which)
             del self._ends[: len(ends)]
-            self._running = [job.run for job in jobs]
+            self._since, self._running = time.monotonic(), [Run(job.id, job.run) for job in jobs]
         try:
             problems = self._run(jobs) if jobs else {}
             if self._late and len(jobs) > 1:
@@ -115,7 +117,6 @@ class WorkerProcess:
         """Return the problem of each job. An error of the engine itself, or the time limit, is that of all."""
         if self._engine is None:
             raise RuntimeError("start() must be called first")
-        self._reporter.begin({job.id: job.run for job in jobs})
         try:
             with self._time_limit():
                 problems = self._engine.run(jobs, self._reporter)
@@ -156,20 +157,30 @@ class WorkerProcess:
                 del self._ends[: len(ends)]
 
     def _send_heartbeats(self) -> None:
-        """Send heartbeats as long as this process runs; without `idle_heartbeats`, only while it starts or runs jobs, so that an idle laptop writes nothing."""
         while True:
             try:
                 self._write_ends()
                 with self._writing:  # a claim is known before or after
-                    held = [*self._running, *(end.run for end in self._ends)]
-                    if held or self._starting or self._idle_heartbeats:
-                        self._database.heartbeat(self._current(), held)
+                    held = [*self._running, *(Run(end.id, end.run) for end in self._ends)]
+                    self._note_stopping(self._database.heartbeat(self._current(), held))
                 self._after_heartbeat()
             except HeadscopeError:  # the next heartbeat retries
                 pass
             except Exception:
                 logger.exception("heartbeat")
+            self._end_overdue()
             time.sleep(HEARTBEAT_SECONDS)
+
+    def _note_stopping(self, runs: set[Run]) -> None:
+        self._stopping = {run: self._stopping.get(run, time.monotonic()) for run in runs}
+
+    def _end_overdue(self) -> None:
+        """End this process, which is replaced, if its jobs have not ended long after their time limit, or after all of them were cancelled."""
+        now, running = time.monotonic(), self._running
+        cancelled = all(now - self._stopping.get(run, now) > self._cancel_seconds for run in running)
+        if running and (cancelled or now - self._since > self._job_seconds + GRACE_SECONDS):
+            logger.error("%s does not stop: this process exits to be replaced", running[0].id)
+            os._exit(1)
 
     def _after_heartbeat(self) -> None:
         """Do what a deployment does at every heartbeat."""

@@ -91,7 +91,6 @@ class Service:
             downloads=downloads,
             announce=self.watcher.announce,
             job_seconds=limit,
-            cancel_seconds=settings.cancel_seconds,
             discard_ended=self._discard_ended,
         )
 
@@ -101,7 +100,6 @@ class Service:
             self.database,
             url,
             job_seconds=self.settings.job_seconds,
-            cancel_seconds=self.settings.cancel_seconds,
             prepare=lambda: schema.prepare(self.facts),
             discard_ended=self._discard_ended,
         )
@@ -346,7 +344,8 @@ def create_process(settings: Settings, job_seconds: float, name: str, announce: 
     """Create the worker process `name` of an embedded server, in that process."""
     database = stores.job_database(settings, announce)
     engine = partial(create_engine, settings)
-    return WorkerProcess(Worker(name), database, engine, job_seconds=job_seconds)
+    limits = {"job_seconds": job_seconds, "cancel_seconds": settings.cancel_seconds}
+    return WorkerProcess(Worker(name), database, engine, **limits)
 
 
 def create_engine(settings: Settings) -> Engine:

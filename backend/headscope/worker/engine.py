@@ -137,7 +137,7 @@ class AnalysisEngine:
     def _download(self, job: Job, reporter: ProgressReporter) -> Problem | None:
         """Download a model into the hub's cache and check its files; return the problem, or None."""
         _log_start(job)
-        progress = _Progress(reporter, job.id)
+        progress = _Progress(reporter, job)
 
         def report(done: int, total: int) -> None:
             # Always reported: the wait after the last bytes may be long.
@@ -156,7 +156,7 @@ class AnalysisEngine:
     def _run_alone(self, job: Job, reporter: ProgressReporter) -> Problem | None:
         """Compute an effect or a chunk of a study, or merge all chunks; return the problem, or None."""
         _log_start(job)
-        progress = _Progress(reporter, job.id)
+        progress = _Progress(reporter, job)
         try:
             if job.kind == "effect":
                 self._effects.effect(job, progress)
@@ -178,7 +178,7 @@ class AnalysisEngine:
         if located.local and job.id not in map(request.key, located.accepted_digests()):
             raise CorruptModel("The model's files changed after the request was accepted. Send it again.")
         writer = writers.enter_context(self._results.writer(job.id, (job.id, job.run)))
-        progress, keep = _Progress(reporter, job.id), self._settings.keep
+        progress, keep = _Progress(reporter, job), self._settings.keep
         return JobTask(request=request, job=job, located=located, sink=writer, progress=progress, keep=keep)
 
     def _analyse(self, tasks: Sequence[JobTask]) -> dict[str, Problem | None]:
@@ -262,8 +262,8 @@ def _problem(error: Exception) -> Problem:
 class _Progress:
     """Progress of one job: reports to the server, and raises Cancelled once the job is cancelled."""
 
-    def __init__(self, reporter: ProgressReporter, id_: str) -> None:
-        self._reporter, self._id = reporter, id_
+    def __init__(self, reporter: ProgressReporter, job: Job) -> None:
+        self._reporter, self._job = reporter, job
         self._began, self._last = time.monotonic(), 0.0
 
     def __call__(self, fraction: float, stage: str, detail: str, *, force: bool = False) -> None:
@@ -272,5 +272,5 @@ class _Progress:
         if young or (now - self._last < PROGRESS_SECONDS and not force):
             return
         self._last = now
-        if not self._reporter.progress(self._id, round(fraction, 4), stage, detail):
+        if not self._reporter.progress(self._job, round(fraction, 4), stage, detail):
             raise Cancelled("The analysis was cancelled.")

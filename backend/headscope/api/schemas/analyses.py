@@ -44,7 +44,7 @@ class Word(Strict):
 
 
 class Progress(Strict):
-    """Progress of a job. `position` is the number of jobs ahead of it in the queue."""
+    """Progress of a job. `position` is the largest number of jobs that may run before it."""
 
     fraction: float
     stage: Literal["queued", "loading", "forward", "writing", "done", "failed", "cancelled"]

@@ -15,7 +15,7 @@ class StudyProgress(Strict):
     fraction: float
     stage: str
     detail: str
-    position: Annotated[int | None, Field(description="Number of jobs ahead of its next chunk in the queue.")]
+    position: Annotated[int | None, Field(description="Largest number of jobs that may run before its next chunk.")]
     inputs: int
     of: int
     seconds_left: float | None

@@ -46,16 +46,6 @@ def upgrade() -> None:
     sent = sa.text("status = 'queued' AND sent IS NOT NULL")
     op.create_index("jobs_sent", "jobs", ["owner", "task"], sqlite_where=sent, postgresql_where=sent)
     op.create_table(
-        "runs",
-        sa.Column("run", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True),
-        sa.Column("id", sa.Text, nullable=False),
-        sa.Column("worker", sa.Text, nullable=False),
-        sa.Column("seen", sa.Double, nullable=False),
-        sa.Column("cancelled", sa.Double),
-        sqlite_autoincrement=True,
-    )
-    op.create_index("runs_worker", "runs", ["worker"])
-    op.create_table(
         "owners",
         sa.Column("owner", sa.Text, primary_key=True),
         sa.Column("served", sa.BigInteger, nullable=False),
@@ -104,5 +94,5 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Remove all tables."""
-    for name in ("stores", "results", "users", "shares", "grants", "workers", "owners", "runs", "jobs"):
+    for name in ("stores", "results", "users", "shares", "grants", "workers", "owners", "jobs"):
         op.drop_table(name)
