@@ -24,6 +24,7 @@ ROUNDED = "Half precision rounds the position encoding of its queries and keys t
 MOST_NUMBERS = 2**22  # made by one run
 TOKENS = 16  # of the probe that are used
 TOLERANCE = 1e-4  # of maps, relative to the largest entry
+FAR_TOLERANCE = 1e-3  # of a vector at any token of a long text
 FITTED, VERIFIED = 2, 8  # heads to which a rotation is fitted, and random vectors on which it is verified, in all heads
 DEAD = 1e-10  # relative squared size of directions that nothing goes through
 
@@ -127,8 +128,10 @@ def _giving(part: Any, output: Tensor) -> Iterator[None]:
             part.forward = before
 
 
-def odd_part(module: Any, rerun: Rerun, sources: Sources, contents: Sequence[Tensor]) -> Vectors:
-    """Return half the difference between what becomes of projected vectors [B, 1 or n, heads, D'] and of their opposites, at the first tokens.
+def odd_part(
+    module: Any, rerun: Rerun, sources: Sources, contents: Sequence[Tensor], most: int | None = TOKENS
+) -> Vectors:
+    """Return half the difference between what becomes of projected vectors [B, 1 or n, heads, D'] and of their opposites, at the first `most` tokens.
 
     [B, H, n, D'] and [B, G, n, D'] in float64. What is added to queries or keys after the projection cancels.
     """
@@ -139,7 +142,7 @@ def odd_part(module: Any, rerun: Rerun, sources: Sources, contents: Sequence[Ten
         both = torch.cat([content, -content])
         for head, start in enumerate(source.part.starts):
             outputs[source.module][:, :, start : start + source.part.width] = both[:, :, head]
-    query, key = (side[:, :, :TOKENS].double() for side in run(module, rerun.arguments, outputs))
+    query, key = (side[:, :, :most].double() for side in run(module, rerun.arguments, outputs))
     size = len(contents[0])
     return (query[:size] - query[size:]) / 2, (key[:size] - key[size:]) / 2
 
@@ -160,6 +163,19 @@ def maps_by_token(module: Any, rerun: Rerun, sources: Sources) -> Vectors:
         found.append(odd_part(module, rerun, sources, contents))
     query, key = (torch.cat(side) for side in zip(*found, strict=True))
     return query.permute(1, 2, 0, 3), key.permute(1, 2, 0, 3)  # [D', H, n, D'] -> [H, n, D', D']
+
+
+def is_turned(module: Any, rerun: Rerun, sources: Sources, turn: Tensor | None) -> bool:
+    """Return whether a vector at any token of this input becomes what it does at the first one, turned as often."""
+    drawn = torch.randn(sources[0].part.width, generator=torch.Generator("cpu").manual_seed(0), device="cpu")
+    contents = [drawn.to(source.like).expand(1, 1, len(source.part.starts), -1) for source in sources]
+    for side in odd_part(module, rerun, sources, contents, most=None):
+        expected, limit = side[0, :, 0], FAR_TOLERANCE * side.abs().max()
+        for one in side[0].transpose(0, 1):  # [n, H, D']
+            if bool(((one - expected).abs() > limit).any()):
+                return False
+            expected = expected if turn is None else expected @ turn
+    return True
 
 
 def read_map(maps: Vectors, dtype: torch.dtype) -> QueryKeyMap | str:

@@ -21,8 +21,10 @@ from ..models.tokens import Encoded
 from . import affine
 from .direct import LinearPass, PathPart, PlainRecorder
 from .forward import options_at
+from .gates import Arguments
 from .interface import NAME, AttentionCall, Reached, attending_with, recording
-from .sites import AttentionSites, Site, query_key_weights
+from .query_key import Rerun
+from .sites import AttentionSites, Site, rotation
 
 NO_SIDE = "Not every part of the model below this head reaches its {} through the residual stream of its layer, so its scores cannot be split on this side."
 FROM_ENCODER = 'In cross-attention the keys come from the encoder. Choose the side "query".'
@@ -59,7 +61,8 @@ class ScorePath:
                 model.module(**model.inputs(encoded), **options_at(model, 0)[0])
             call = required(recorder.call)
             with torch.no_grad():  # the hooks have switched gradients on
-                _, _, turn = query_key_weights(dict(model.module.named_modules()), site, call.query)
+                text = Rerun(self._walk.arguments, (call.query.shape[2], call.key.shape[2]))
+                turn = rotation(dict(model.module.named_modules()), site, text, call.query)
         self._sides = {"query": call.query[0, head, query], "key": call.key[0, head // call.per_group]}
         self._crosses = site.kind == "cross"
         self.row = _row(call, head, query, turn)
@@ -110,11 +113,14 @@ class _ScorePass(LinearPass):
     def __init__(self, model: Model, sites: Sequence[Site], number: int) -> None:
         super().__init__(model, sites)
         self._before, self._reached = number, False
+        self.arguments: Arguments = ((), {})  # that the module of the chosen site was called with
 
     def _begin_attention(self, part: Any, args: Any, kwargs: Any) -> None:
         self._reached = self._before == 0
         self._before -= 1
-        if not self._reached:
+        if self._reached:
+            self.arguments = args, kwargs
+        else:
             super()._begin_attention(part, args, kwargs)
 
     def _begin_cut(self, part: Any, args: Any, kwargs: Any) -> None:

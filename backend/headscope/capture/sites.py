@@ -16,7 +16,7 @@ from ..models.dispatch import tensor_of
 from ..models.support import NO_TOKENS, by_mask
 from .affine import matrix
 from .gates import Follows
-from .query_key import HeadProjection, Rerun, VectorSource, maps_by_token, read_map
+from .query_key import NOT_BY_DISTANCE, HeadProjection, Rerun, Sources, VectorSource, is_turned, maps_by_token, read_map
 
 NOT_LINEAR = (
     "Between its embeddings, its heads and its logits there is more than a linear map and a normalisation each, so its weights alone do not show what "
@@ -188,14 +188,37 @@ def query_key_weights(modules: Mapping[str, Any], site: Site, like: Tensor) -> t
     query, key = (head_weights(modules[part.module], part, like) for part in parts)
     turn = None
     if site.rerun is not None:
-        one, other = (
-            VectorSource(modules[part.module], part, len(matrix(modules[part.module], like)), like) for part in parts
-        )
-        found = read_map(maps_by_token(modules[str(site.module)], site.rerun, (one, other)), like.dtype)
+        sources = _sources(modules, site, like)
+        found = read_map(maps_by_token(modules[str(site.module)], site.rerun, sources), like.dtype)
         if isinstance(found, str):
             raise Unsupported(found)
         query, key, turn = query.double() @ found.query, key.double() @ found.key, found.turn
     return query, key.repeat_interleave(len(query) // len(key), dim=0), turn
+
+
+def rotation(modules: Mapping[str, Any], site: Site, text: Rerun, like: Tensor) -> Tensor | None:
+    """Return the rotation T [D', D'] from one token of a text to the next, None if there is none. `text` is what the module that attends was called with on it.
+
+    It is that of the probe, or, where a model turns longer texts by other angles, that of the text. Raises Unsupported if neither leads to every token.
+    """
+    if site.rerun is None:
+        return None
+    module, sources = modules[str(site.module)], _sources(modules, site, like)
+    for rerun in (site.rerun, text):
+        found = read_map(maps_by_token(module, rerun, sources), like.dtype)
+        if not isinstance(found, str) and is_turned(module, text, sources, found.turn):
+            return found.turn
+    raise Unsupported(NOT_BY_DISTANCE, pointer="/model")
+
+
+def _sources(modules: Mapping[str, Any], site: Site, like: Tensor) -> Sources:
+    """Return the linear modules that make the queries and the keys."""
+    query, key = (
+        VectorSource(modules[part.module], part, len(matrix(modules[part.module], like)), like)
+        for part in (site.query, site.key)
+        if part is not None
+    )
+    return query, key
 
 
 def head_weights(module: Any, part: HeadProjection, like: Tensor) -> Tensor:

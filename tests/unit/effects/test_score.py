@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from transformers import Gemma3ForCausalLM, Gemma3TextConfig
+from transformers import Gemma3ForCausalLM, Gemma3TextConfig, LlamaConfig, LlamaForCausalLM
 from transformers.models.llama.modeling_llama import rotate_half
 
 import headscope
@@ -57,7 +57,7 @@ class Side:
             rows = slice(head * width, (head + 1) * width)
             weight, read = r.weight(f"{part}.weight")[rows], r.read[part]
             self.bias = r.weight(f"{part}.bias")[rows] if family == "bert" else np.zeros(width)
-        self.given = read[0][place]
+        self.given, self.tokens = read[0][place], len(read[0])
         steps: list[Step] = [lambda c: weight @ c]
         if family == "gemma3":
             gain = r.weight(f"model.layers.{LAYER}.self_attn.{name[0]}_norm.weight") + 1
@@ -72,8 +72,9 @@ class Side:
         still = self.still(c)
         if not self.turned:
             return still
-        at = torch.tensor([[self.place if place is None else place]])
-        cos, sin = (one[0, 0].double() for one in self.r.module.model.rotary_emb(torch.zeros(1, 1, 1), at, *self.kind))
+        at = torch.arange(self.tokens)[None]  # of the whole text, whose length may change the angles
+        both = self.r.module.model.rotary_emb(torch.zeros(1, 1, 1), at, *self.kind)
+        cos, sin = (one[0, self.place if place is None else place].double() for one in both)
         turned = torch.tensor(still) * cos + rotate_half(torch.tensor(still)) * sin
         return turned.numpy()
 
@@ -141,6 +142,42 @@ def test_is_the_definition(family: str) -> None:
     scores = [scale * query.whole() @ one.whole() for one in keys]
     np.testing.assert_allclose(e.score.terms["score"][: QUERY + 1], scores, rtol=1e-5, atol=1e-5 * np.abs(scores).max())
     assert ("rotation" in e.score.terms) is query.turned
+
+
+ROPES = {
+    "llama": {"rope_type": "default"},
+    "yarn": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32},
+    "dynamic": {"rope_type": "dynamic", "factor": 4.0, "original_max_position_embeddings": 32},
+    "longrope": {"rope_type": "longrope", "factor": 4.0, "original_max_position_embeddings": 32,
+                 "short_factor": [1.0] * 4, "long_factor": [1.0, 2.0, 3.0, 4.0]},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("rope", [*ROPES, "gemma3"])
+def test_of_a_text_longer_than_the_probe(rope: str) -> None:
+    """Content and rotation are by the angles that the model has for this text, which may depend on its length."""
+    torch.manual_seed(0)
+    if rope == "gemma3":
+        module, family = _gemma3(), "gemma3"
+    else:
+        config = LlamaConfig(
+            vocab_size=VOCABULARY, hidden_size=32, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
+            intermediate_size=64, initializer_range=0.5, max_position_embeddings=128,
+            rope_parameters={"rope_theta": 10_000.0, **ROPES[rope]},
+        )  # fmt: skip
+        module, family = LlamaForCausalLM(config), "llama"
+    numbers, query = [n % VOCABULARY for n in range(3, 600, 6)], 97
+    r = Recorded(perturbed(module), input_ids=numbers)
+    e = headscope.effect(module, token_ids=numbers, method={**CELL, "query": query})
+    assert e.score is not None
+    scale = (module.config.query_pre_attn_scalar if rope == "gemma3" else 8) ** -0.5
+    own, places = Side(r, family, "query", query), [0, 1, 40, 96, 97]
+    pairs = [(Side(r, family, "key", place).whole(), place) for place in places]
+    content = [scale * own.whole(place) @ key for key, place in pairs]
+    rotated = [scale * own.whole() @ key for key, _ in pairs]
+    close = {"rtol": 1e-4, "atol": 1e-4 * np.abs(content).max()}
+    np.testing.assert_allclose(e.score.terms["content"][places], content, **close)
+    np.testing.assert_allclose(e.score.terms["rotation"][places], np.array(rotated) - content, **close)
 
 
 @pytest.mark.parametrize("family", [*TINY, "gemma2", "gemma3_text", "gpt_neox", "gpt_oss", "qwen3"])
@@ -233,6 +270,9 @@ def test_refusals(minilm: headscope.Model) -> None:
     ):
         with pytest.raises(InvalidRequest, match=match):
             headscope.effect(gpt2, token_ids=TOKENS, method={**CELL, **method}, **more)
+    for family in ("bloom", "mpt"):  # with ALiBi
+        with pytest.raises(Unsupported, match="does not go through transformers' AttentionInterface"):
+            headscope.effect(build(family).module, token_ids=TOKENS, method=CELL)
     e = headscope.effect(minilm, "The cat sat.", method={"name": "score", "head": "0.3", "query": 1})
     assert (e.predictions, e.target.ids, set(e.parts)) == (None, (), {"self", "mlp", "embedding", "bias"})
     assert not e.effects.any()
