@@ -318,7 +318,8 @@ class Reader:
         """Return the notes of lenses about heads (rank, condition, ...), and thumbnails."""
         for name, reading in readings.items():
             if name in self._shown:
-                yield from _tiles(name, pool(reading.map.nan_to_num(), TILE, reading.signed), reading.signed)
+                shown = reading.map if reading.undefined is None else reading.map.nan_to_num()
+                yield from _tiles(name, pool(shown, TILE, reading.signed), reading.signed)
         yield from _facts(readings)
 
     def _keep(self, key: Key, values: torch.Tensor, numbers: Places, place: int, head: int) -> None:

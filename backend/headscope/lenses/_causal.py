@@ -25,6 +25,8 @@ from ._gram import (
 
 # Eigenvalues of a Gram matrix in float64 are off by a small multiple of eps(float64) times the largest.
 EIGENVALUE_ERROR = 1e-13
+# Rows multiplied at once with the keys that any of them sees: more rows are multiplied with more zeros, fewer are slower to start.
+PART = 2 * ROWS
 
 
 @dataclass(frozen=True)
@@ -150,8 +152,9 @@ class PrefixRows:
         """
         prefixes, task = self._prefixes, _Causal(weights, self._V, projected, kept)
         projected.copy_(weights)
-        groups = self._proven.nonzero().flatten()
-        if self._exact and len(groups):
+        every = bool(self._proven.all())
+        groups: slice | Tensor = slice(None) if every else self._proven.nonzero().flatten()
+        if self._exact and bool(self._proven.any()):
             parts = prefixes.inverse[groups, : self._exact], prefixes.update[groups, : self._exact]
             _exact_rows(task, groups, self._V.shape[2], self.start, *parts)
         unproven = (~self._proven).nonzero().flatten().tolist()
@@ -160,15 +163,21 @@ class PrefixRows:
     def solve(self, weights: Tensor, output: Tensor, first: int) -> tuple[Tensor, Tensor]:
         """Return coefficients [H, R, D] and kept share [H, R] of later rows [H, R, K] from row `first` on, which is `start` plus a multiple of ROWS."""
         groups, width = len(self.basis), self.basis.shape[2]
-        if self._direct:
-            output = output.to(weights.dtype)
-        else:
-            rows = weights.reshape(groups, -1, weights.shape[2])  # [G, P · R, K]
-            output = (rows @ self.basis[:, : weights.shape[2]]).view(*weights.shape[:2], width)
+        output = output.to(weights.dtype) if self._direct else self._multiply(weights, first)
         blocks = slice((first - width) // ROWS, -(-(first + weights.shape[1] - width) // ROWS))
         by_group = output.reshape(groups, -1, *output.shape[1:])  # [G, P, R, D]
         solved = _solve(by_group, self._inverse[:, blocks], self._update[:, blocks]).flatten(0, 1)
         return solved, ((solved * output).sum(-1) / squared_norms(weights)).clamp(0, 1)
+
+    def _multiply(self, weights: Tensor, first: int) -> Tensor:
+        """Return the products [H, R, D] of rows [H, R, K] from row `first` on with the basis: some rows at a time, without the keys that none of these sees."""
+        found: list[Tensor] = []
+        for low in range(0, weights.shape[1], PART):
+            part = weights[:, low : low + PART]
+            seen = first + low + part.shape[1]
+            rows = part[..., :seen].reshape(len(self.basis), -1, seen)  # [G, P · R, K]
+            found.append((rows @ self.basis[:, :seen]).view(*part.shape[:2], -1))
+        return torch.cat(found, 1)
 
     def map(self, coefficients: Tensor, first: int) -> Tensor:
         """Return the rows [H, R, K] with these coefficients, where K = first + R keys are those that any of them sees."""
@@ -186,8 +195,8 @@ def _long_rows(task: _Causal, output: Tensor, rows: PrefixRows) -> Span | None:
     labels = rows.project_first(task.weights[:, first, first], task.projected[:, first, first], task.kept[:, first])
     if start < n:
         coefficients, task.kept[:, start:] = rows.solve(task.weights[:, start:], output[:, start:], start)
-        for low in range(start, n, ROWS):
-            high = min(low + ROWS, n)
+        for low in range(start, n, PART):
+            high = min(low + PART, n)
             task.projected[:, low:high, :high] = rows.map(coefficients[:, low - start : high - start], low)
             task.projected[:, low:high, high:] = 0
         return Span(coefficients, rows.basis, causal=True)
@@ -228,7 +237,7 @@ def _orthonormal(V: Tensor, prefixes: _Prefixes) -> _Late:
     return _Late(V @ whole.mT, inverse, inverse.norm(dim=(-2, -1)), False)
 
 
-def _exact_rows(task: _Causal, chosen: Tensor, start: int, stop: int, inverse: Tensor, update: Tensor) -> None:
+def _exact_rows(task: _Causal, chosen: slice | Tensor, start: int, stop: int, inverse: Tensor, update: Tensor) -> None:
     """Project rows start to stop of the `chosen` groups in float64, since their values may be ill-conditioned; the factors are those of the rows' blocks."""
     weights, projected, kept = task.by_group()
     values, rows = task.V[chosen, :stop], weights[chosen, :, start:stop, :stop].double()

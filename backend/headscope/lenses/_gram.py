@@ -8,8 +8,8 @@ from ..core.lazy import Tensor, torch
 SAFE_CONDITION = 1e5
 # Up to this condition L⁻¹ may be applied in float32, and to the head's output instead of the weights: errors are eps(float32) * condition, at most 1e-5.
 DIRECT_CONDITION = 100.0
-# Causal rows may be solved in float32 if that enlarges them by at most this factor before it makes them smaller again: errors are eps(float32) * gain².
-DIRECT_GAIN = 5.0
+# Causal rows may be solved in float32 if that enlarges them by at most this factor before it makes them smaller again: errors are eps(float32) * gain², at most 1e-5.
+DIRECT_GAIN = 8.0
 # Rows decomposed or factorised at once; bounds the scratch memory to a few tens of MB.
 ROWS = 48
 
@@ -29,11 +29,11 @@ def factorise(gram: Tensor) -> tuple[Tensor, Tensor]:
 
     cond(V)² = lambda_max / lambda_min <= |G|_F |G⁻¹|_F.
     """
-    factor, failed = torch.linalg.cholesky_ex(gram, upper=True)  # R with Rᵀ R = G: LAPACK is faster with R and R⁻¹
+    factor, failed = torch.linalg.cholesky_ex(gram)
     identity = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
     if bool(failed.any()):
         factor = torch.where((failed == 0)[..., None, None], factor, identity)
-    inverse = torch.linalg.solve_triangular(factor, identity.expand_as(gram), upper=True, left=False).mT
+    inverse = torch.linalg.solve_triangular(factor, identity.expand_as(gram), upper=False)
     bound = (gram.norm(dim=(-2, -1)) * (inverse.mT @ inverse).norm(dim=(-2, -1))).sqrt()
     return inverse, torch.where((failed == 0) & bound.isfinite(), bound, torch.inf)
 

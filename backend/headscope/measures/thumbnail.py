@@ -15,11 +15,12 @@ def pool(maps: Tensor, tile: int, signed: bool) -> Tensor:
 
     All cells are ceil(n / t) entries long; where t does not divide n, neighbours overlap.
     """
-    high, low = maps, maps
-    for axis in (1, 2):
-        high = _bands(high, axis, tile).amax(axis + 1)
-        low = _bands(low, axis, tile).amin(axis + 1) if signed else high
-    return high.where(high >= -low, low) if signed else high
+    rows = _bands(maps, 1, tile)
+    high = _bands(rows.amax(2), 2, tile).amax(3)
+    if not signed:
+        return high
+    low = _bands(rows.amin(2), 2, tile).amin(3)
+    return high.where(high >= -low, low)
 
 
 def _bands(maps: Tensor, axis: int, tile: int) -> Tensor:
