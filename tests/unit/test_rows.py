@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -36,13 +36,14 @@ from headscope.analysis import memory, pipeline, row_reader
 from headscope.analysis.pipeline import AnalysisTask
 from headscope.analysis.request import AnalysisRequest
 from headscope.analysis.result import MemorySink, Result
+from headscope.capture import CaptureSpec, capture, examine
 from headscope.core.attention import Layer, ScoreTerms
 from headscope.core.factors import Factors, Whole
 from headscope.errors import NonFinite
 from headscope.lenses.base import RowLens
 from headscope.measures.thumbnail import RowPool, pool
 
-from .conftest import TINY, eager
+from .conftest import TINY, eager, projected
 from .test_map_factors import MODELS
 from .test_rowspace import hard_values, make_layer
 
@@ -188,11 +189,11 @@ SHAPE = {
     "intermediate_size": 32,
 }
 GROUPED = {**SHAPE, "num_key_value_heads": 2, "head_dim": 8}
-LOCAL: dict[str, Any] = {
-    "windows": lambda: MistralModel(MistralConfig(**GROUPED, sliding_window=9)),
-    "windows on both sides": lambda: ModernBertModel(ModernBertConfig(**SHAPE, local_attention=12, pad_token_id=0)),
-    "chunks": lambda: Llama4TextModel(
-        Llama4TextConfig(**GROUPED, intermediate_size_mlp=32, attention_chunk_size=7, no_rope_layers=[1, 1], num_local_experts=2)
+LOCAL: dict[str, Callable[[int], Any]] = {
+    "windows": lambda n: MistralModel(MistralConfig(**GROUPED, sliding_window=n)),
+    "windows on both sides": lambda n: ModernBertModel(ModernBertConfig(**SHAPE, local_attention=n, pad_token_id=0)),
+    "chunks": lambda n: Llama4TextModel(
+        Llama4TextConfig(**GROUPED, intermediate_size_mlp=32, attention_chunk_size=n, no_rope_layers=[1, 1], num_local_experts=2)
     ),
 }  # fmt: skip
 
@@ -201,7 +202,7 @@ LOCAL: dict[str, Any] = {
 def test_local_attention(name: str, rows: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     """Masks of windows and chunks are never made: weights are those of eager attention in float64, and measures those of whole maps."""
     torch.manual_seed(0)
-    model = headscope.load(LOCAL[name]())
+    model = headscope.load(LOCAL[name](8))
     request = {
         "token_ids": numbers(70),
         "lenses": ["weights"],
@@ -221,6 +222,25 @@ def test_local_attention(name: str, rows: list[int], monkeypatch: pytest.MonkeyP
         expected = torch.cat(module(torch.tensor([numbers(70)]), output_attentions=True).attentions)
     np.testing.assert_allclose(found[1]["weights"], expected, atol=1e-5)
     assert (expected[-1] == 0).double().mean() > 0.7
+
+
+@pytest.mark.parametrize("name", list(LOCAL))
+@pytest.mark.parametrize("size", [8, 34])
+def test_effective_attention_in_local_layers(name: str, size: int) -> None:
+    """Of windows and chunks as wide as a head, and wider ones: every row agrees with the decomposition of the values that it sees."""
+    torch.manual_seed(0)
+    model = headscope.load(LOCAL[name](size))
+    layers: list[Layer] = []
+    capture(model, model.encode(token_ids=numbers(70)), examine(model), CaptureSpec(layers.append))
+    assert layers[-1].keys.rule == "interval"
+    for layer in layers:
+        weights, values = layer.weights.numpy(), layer.values_by_head.numpy()
+        expected = projected(weights, values, layer.keys.allowed(70, 70).numpy())
+        for lens, maps in (("effective", expected), ("null", weights - expected)):
+            found = LENSES[lens].read(layer, None)
+            np.testing.assert_allclose(found.map, maps, atol=1e-5)
+            share = np.square(maps).sum(-1) / np.square(weights).sum(-1)
+            np.testing.assert_allclose(found.kept, share, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])

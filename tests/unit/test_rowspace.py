@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -21,6 +22,18 @@ from .conftest import projected, relative
 EPSILON = float(np.finfo(np.float32).eps)
 
 
+MASKS: dict[str, Callable[[int], torch.Tensor]] = {
+    "all": lambda n: torch.ones(n, n),
+    "prefix": lambda n: torch.ones(n, n).tril(),
+    "mask": lambda n: torch.ones(n, n).tril().triu(-7),
+    "narrow window": lambda n: torch.ones(n, n).tril().triu(-7),
+    "window": lambda n: torch.ones(n, n).tril().triu(-50),
+    "window on both sides": lambda n: torch.ones(n, n).tril(40).triu(-40),
+    "chunks": lambda n: torch.block_diag(*[torch.ones(38, 38)] * (n // 38 + 1))[:n, :n].tril(),
+}
+LOCAL = ["narrow window", "window", "window on both sides", "chunks"]
+
+
 def make_layer(
     n: int,
     rule: str,
@@ -32,22 +45,17 @@ def make_layer(
     values: torch.Tensor | None = None,
 ) -> Layer:
     generator = torch.Generator().manual_seed(seed)
-    mask = {"all": torch.ones(n, n), "prefix": torch.ones(n, n).tril(), "mask": torch.ones(n, n).tril().triu(-7)}[
-        rule
-    ].bool()
+    mask = MASKS[rule](n).bool()
     scores = 2 * torch.randn(heads, n, n, generator=generator)
     weights = scores.masked_fill(~mask, -torch.inf).softmax(-1)
     values = torch.randn(groups, n, width, generator=generator) if values is None else values
     output = weights @ values.repeat_interleave(heads // groups, 0)
-    keys, empty = Keys(rule, mask if rule == "mask" else None), torch.empty(0)
+    keys, empty = Keys("mask", mask) if rule == "mask" else Keys.of(mask), torch.empty(0)
     return Layer(0, tuple(range(heads)), weights, values, output, keys, EPSILON, Axes((), ()), empty, empty)
 
 
 def allowed(layer: Layer) -> np.ndarray:
-    n = layer.weights.shape[-1]
-    if layer.keys.mask is not None:
-        return layer.keys.mask.numpy()
-    return np.tril(np.ones((n, n), bool)) if layer.keys.rule == "prefix" else np.ones((n, n), bool)
+    return layer.keys.allowed(*layer.weights.shape[1:]).numpy()
 
 
 def reference(layer: Layer, ones: bool) -> np.ndarray:
@@ -60,7 +68,7 @@ def read(layer: Layer, ones: bool) -> Reading:
 
 
 @pytest.mark.parametrize("ones", [False, True], ids=["effective", "simplex"])
-@pytest.mark.parametrize("rule", ["all", "prefix", "mask"])
+@pytest.mark.parametrize("rule", ["all", "prefix", "mask", *LOCAL])
 @settings(max_examples=15, deadline=None, derandomize=True)
 @given(n=st.integers(1, 90), seed=st.integers(0, 1000))
 def test_equals_svd(rule: str, ones: bool, n: int, seed: int) -> None:
@@ -87,7 +95,7 @@ def repeating(draw: st.DataObject, n: int, width: int, groups: int) -> torch.Ten
     return torch.randn(groups, distinct, width, generator=generator)[:, labels] * scales
 
 
-@pytest.mark.parametrize("rule", ["all", "prefix", "mask"])
+@pytest.mark.parametrize("rule", ["all", "prefix", "mask", *LOCAL])
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(data=st.data(), n=st.integers(1, 120), groups=st.sampled_from([1, 2, 6]))
 def test_repeated_tokens(rule: str, data: st.DataObject, n: int, groups: int) -> None:
@@ -174,7 +182,7 @@ def hard_values(kind: str, n: int, width: int) -> torch.Tensor:
     return values
 
 
-@pytest.mark.parametrize("rule", ["all", "prefix"])
+@pytest.mark.parametrize("rule", ["all", "prefix", "window"])
 @pytest.mark.parametrize("n", [10, 16, 40, 150])
 @pytest.mark.parametrize(
     "kind",
@@ -232,7 +240,7 @@ def test_simplex_ignores_the_value_bias() -> None:
     assert relative(read(layer, ones=False).map.numpy(), read(moved, ones=False).map.numpy()) > 1e-2
 
 
-@pytest.mark.parametrize("rule", ["all", "prefix", "mask"])
+@pytest.mark.parametrize("rule", ["all", "prefix", "mask", "window"])
 @pytest.mark.parametrize("n", [10, 17, 40, 150])
 def test_rows_that_sum_to_less_than_one(rule: str, n: int) -> None:
     """Beside a learned sink, or of a head that was switched off: a row keeps its own sum, by every route."""

@@ -46,7 +46,7 @@ def decompose(V: Tensor, n: int, epsilon: float) -> tuple[Tensor, Tensor]:
 
 
 def decomposed_rows(weights: Tensor, V: Tensor, mask: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
-    """Return projected rows and their kept share under any mask [Q, K], with one decomposition per row, batched. Slow but right for sliding windows and near-dependent values."""
+    """Return projected rows and their kept share under any mask [Q, K], with one decomposition per row, batched. Slow but right for any mask, and for near-dependent values."""
     groups, _, width = V.shape
     per_group = weights.shape[0] // groups
     projected, kept = torch.empty_like(weights), weights.new_empty(weights.shape[:2])

@@ -25,6 +25,7 @@ from ._gram import (
     repeat_heads,
     safe_condition,
 )
+from ._interval import project_intervals
 
 
 def project(weights: Tensor, values: Tensor, output: Tensor, keys: Keys, epsilon: float) -> Reading:
@@ -41,7 +42,7 @@ def project(weights: Tensor, values: Tensor, output: Tensor, keys: Keys, epsilon
         return _project_all(weights, V, output, factorise(gram_matrix(V)), epsilon)
     if keys.rule == "prefix":
         return _project_prefix(weights, V, output, epsilon)
-    return _project_rows(weights, V, output, keys.allowed(*weights.shape[1:]), epsilon)
+    return _project_rows(weights, V, keys, epsilon)
 
 
 def require_precision(values: Tensor, epsilon: float) -> None:
@@ -187,9 +188,12 @@ def facts_of(V: Tensor, factor: tuple[Tensor, Tensor], epsilon: float, weights: 
     return _project_few(weights[:, :0], V, factor, epsilon)
 
 
-def _project_rows(weights: Tensor, V: Tensor, output: Tensor, mask: Tensor, epsilon: float) -> Reading:
-    """Project rows under any mask [Q, K]."""
-    projected, kept = decomposed_rows(weights, V, mask, epsilon)
+def _project_rows(weights: Tensor, V: Tensor, keys: Keys, epsilon: float) -> Reading:
+    """Project rows each of which sees other keys."""
+    if keys.interval is None:
+        projected, kept = decomposed_rows(weights, V, keys.allowed(*weights.shape[1:]), epsilon)
+    else:
+        projected, kept = project_intervals(weights, V, keys.interval, epsilon)
     identical = torch.stack([(projected[h] == weights[h]).all() for h in range(weights.shape[0])])
     whole = facts_of(V, factorise(gram_matrix(V)), epsilon, weights)
     return replace(whole, map=projected, identical=identical, kept=kept, span=None)
