@@ -73,13 +73,15 @@ def tiny_model(
     layers: int = 2,
     heads: int = 4,
     width: int = 32,
+    inner: int | None = None,
     positions: int = 256,
     seed: int = 0,
 ) -> Path:
-    """Save a random model of that family in `folder` and return it. Heads are `width // heads` wide."""
+    """Save a random model of that family in `folder` and return it. Heads are `width // heads` wide, MLPs `inner`, by default twice the width of the model."""
     import torch
     import transformers
 
+    inner = inner or 2 * width
     tokenizer = wordpiece() if family == "bert" else byte_bpe()
     shape = {
         "vocab_size": len(tokenizer),
@@ -91,27 +93,25 @@ def tiny_model(
     special = {"bos_token_id": 0, "eos_token_id": 0}
     torch.manual_seed(seed)
     if family == "bert":
-        config = transformers.BertConfig(**shape, intermediate_size=2 * width, type_vocab_size=2)
+        config = transformers.BertConfig(**shape, intermediate_size=inner, type_vocab_size=2)
         model = transformers.BertModel(config)
     elif family == "vit":
         config = transformers.ViTConfig(
-            hidden_size=width, num_hidden_layers=layers, num_attention_heads=heads, intermediate_size=2 * width,
+            hidden_size=width, num_hidden_layers=layers, num_attention_heads=heads, intermediate_size=inner,
             image_size=32, patch_size=8,
         )  # fmt: skip
         transformers.ViTModel(config, add_pooling_layer=False).save_pretrained(folder)
         return folder
     elif family == "t5":
         config = transformers.T5Config(
-            vocab_size=len(tokenizer), d_model=width, d_kv=width // heads, d_ff=2 * width, num_layers=layers,
+            vocab_size=len(tokenizer), d_model=width, d_kv=width // heads, d_ff=inner, num_layers=layers,
             num_decoder_layers=layers + 1, num_heads=heads, decoder_start_token_id=0, pad_token_id=0, eos_token_id=0,
         )  # fmt: skip
         model = transformers.T5ForConditionalGeneration(config)
     elif family == "gpt2":
         model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**shape, **special))
     else:
-        config = transformers.LlamaConfig(
-            **shape, **special, num_key_value_heads=heads // 2, intermediate_size=2 * width
-        )
+        config = transformers.LlamaConfig(**shape, **special, num_key_value_heads=heads // 2, intermediate_size=inner)
         model = transformers.LlamaForCausalLM(config)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
