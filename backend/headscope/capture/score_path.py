@@ -6,7 +6,7 @@ linear maps, normalisations and rotations are left whole. With one of the two fi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -26,8 +26,10 @@ from .interface import NAME, AttentionCall, Reached, attending_with, recording
 from .query_key import Rerun
 from .sites import AttentionSites, Site, rotation
 
+Side = Literal["query", "key"]
+
 NO_SIDE = "Not every part of the model below this head reaches its {} through the residual stream of its layer, so its scores cannot be split on this side."
-FROM_ENCODER = 'In cross-attention the keys come from the encoder. Choose the side "query".'
+FROM_ENCODER = 'In cross-attention the keys come from the encoder. Choose the side "query", and no pairs.'
 
 
 @dataclass(frozen=True)
@@ -67,15 +69,30 @@ class ScorePath:
         self._crosses = site.kind == "cross"
         self.row = _row(call, head, query, turn)
 
-    def parts_to(self, key: int, side: Literal["query", "key"]) -> list[PathPart]:
-        """Return all parts with the gradient of the scaled product of the query and a key, of which one side is held fixed. Can be called once."""
-        if self._crosses and side == "key":
-            raise Unsupported(FROM_ENCODER, pointer="/method/side")
+    def parts_to(self, key: int, side: Side) -> list[PathPart]:
+        """Return all parts with the gradient of the scaled product of the query and a key, of which one side is held fixed."""
+        self._check(side, "side")
         query, keys = (one if name == side else one.detach() for name, one in self._sides.items())
         with torch.enable_grad():
             product = (query * keys[key]).sum() * self.row.terms.scaling
+        return self._parts(product, side)
+
+    def parts_of(self, key: int, side: Side) -> Iterator[list[PathPart]]:
+        """Yield all parts with the gradient of each number of the query, or of a key."""
+        self._check(side, "pairs")
+        with torch.enable_grad():
+            vector = self._sides["query"] if side == "query" else self._sides["key"][key]
+            numbers = vector.unbind()
+        for number in numbers:
+            yield self._parts(number, side)
+
+    def _check(self, side: Side, parameter: str) -> None:
+        if self._crosses and side == "key":
+            raise Unsupported(FROM_ENCODER, pointer=f"/method/{parameter}")
+
+    def _parts(self, value: Tensor, side: Side) -> list[PathPart]:
         try:
-            return self._walk.parts_to(product, keep=False)
+            return self._walk.parts_to(value, keep=True)
         except Unsupported:
             names = {"query": "queries", "key": "keys"}
             raise Unsupported(NO_SIDE.format(names[side]), pointer="/method/side") from None

@@ -108,6 +108,10 @@ def _print_heads(e: headscope.Effect, top: int) -> None:
         click.echo(f"\n{e.tokens[e.score.query].text} → {e.key_tokens[e.score.key].text}")
         terms = [[name, format_number(float(row[e.score.key]))] for name, row in e.score.terms.items()]
         print_table(terms, ["term", "value"], [1])
+        if e.score.pairs:
+            click.echo()
+            pairs = [[one.query, one.key, format_number(one.value)] for one in e.score.pairs]
+            print_table(pairs, ["through the query", "through the key", "logits"], [2])
     if e.parts:
         click.echo()
         sums = [[name, format_number(float(np.sum(part, dtype=float)))] for name, part in e.parts.items()]

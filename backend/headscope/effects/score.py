@@ -32,6 +32,17 @@ class ScoreParams(EffectParams):
         default="query",
         description='"query" splits what the query token brings to the score while the key stays, "key" what the key token brings while the query stays.',
     )
+    pairs: int = Field(
+        default=0,
+        ge=0,
+        le=10_000,
+        description="Also report this many pairs of a part of the query side and a part of the key side: those that bring most to the score, of either sign.",
+    )
+
+
+def products_of_pairs(query: Tensor, key: Tensor, scaling: float) -> Tensor:
+    """Return what each pair of parts brings to a score, [n, m] in float64: of the parts of a query [n, D'] and of a key [m, D']."""
+    return query.double() @ key.double().mT * scaling
 
 
 def split_scores(query: Tensor, keys: Tensor, terms: ScoreTerms, turn: Tensor | None, place: int) -> dict[str, Tensor]:

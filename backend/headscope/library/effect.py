@@ -59,7 +59,7 @@ def effect(
     "integrated-gradients" takes the mean gradient at `steps` places on the path from no attention in a layer to all of it; "dual-path" hands the target on
     through every part, with equal shares for the factors of a product. "alti-logit" splits contributions by token of the input. "score" is about no
     prediction, but about why one `head`, such as "4.5", looks from `query` to `key`: what every earlier head brings to that score through the query or the
-    key (`side`).
+    key (`side`), and which `pairs` of parts bring most.
 
     Raises a HeadscopeError; Unsupported for models without an output head, and where the sum of all parts is not the target.
 

@@ -180,6 +180,41 @@ def test_of_a_text_longer_than_the_probe(rope: str) -> None:
     np.testing.assert_allclose(e.score.terms["rotation"][places], np.array(rotated) - content, **close)
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_pairs_sum_to_the_product(family: str) -> None:
+    """A part through the query times another one through the key, for every pair; the first few are the largest."""
+    torch.manual_seed(0)
+    module = perturbed(FAMILIES[family]())
+    r, scale = (
+        Recorded(module, input_ids=TOKENS),
+        (module.config.query_pre_attn_scalar if family == "gemma3" else 8) ** -0.5,
+    )
+    e = headscope.effect(module, token_ids=TOKENS, method={**CELL, "pairs": 10_000})
+    assert e.score is not None
+    assert e.score.pairs is not None
+    found = {(pair.query, pair.key): pair.value for pair in e.score.pairs}
+    sides = []
+    for name, place in (("query", QUERY), ("key", KEY)):
+        heads, mlps, embedding = below(r, family, place)
+        parts = {f"{layer}.{head}": o for layer, row in enumerate(heads) for head, o in enumerate(row)}
+        parts |= {f"mlp {layer}": o for layer, o in enumerate(mlps)} | {"embedding": embedding}
+        side = Side(r, family, name, place)
+        sides.append({part: side.vector(o) for part, o in parts.items()})
+    expected = {(a, b): scale * q @ k for a, q in sides[0].items() for b, k in sides[1].items()}
+    assert set(found) - set(expected) == {pair for pair in found if "bias" in pair}
+    assert len(found) == (len(sides[0]) + 1) ** 2
+    largest = max(map(abs, expected.values()))
+    for pair, value in expected.items():
+        assert found[pair] == pytest.approx(value, rel=1e-4, abs=1e-5 * largest), pair
+    terms = e.score.terms
+    product = terms["content"][KEY] + (terms["rotation"][KEY] if "rotation" in terms else 0)
+    assert sum(found.values()) == pytest.approx(product, rel=1e-4, abs=1e-4 * largest)
+    few = headscope.effect(module, token_ids=TOKENS, method={**CELL, "pairs": 3})
+    assert few.score is not None
+    assert few.score.pairs == e.score.pairs[:3]
+    assert few.to_document()["score"]["pairs"][0]["value"] == e.score.pairs[0].value
+
+
 @pytest.mark.parametrize("family", [*TINY, "gemma2", "gemma3_text", "gpt_neox", "gpt_oss", "qwen3"])
 def test_terms_sum_to_what_the_softmax_makes_weights_of(family: str) -> None:
     """The log of eager weights, up to one number per row: the terms sum to the score in every cell, and so do the parts in one."""
@@ -225,6 +260,8 @@ def test_of_an_encoder_decoder(kind: Any) -> None:
     if kind == "cross":
         with pytest.raises(Unsupported, match="come from the encoder"):
             headscope.effect(model, **given, method={**cell, "side": "key"})
+        with pytest.raises(Unsupported, match="no pairs"):
+            headscope.effect(model, **given, method={**cell, "pairs": 1})
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -31,16 +31,27 @@ NO_SUCH_HEAD = "This model has no such head. Name heads as layer.head, both coun
 
 
 @dataclass(frozen=True)
+class ScorePair:
+    """What a part of the model brings to a score through the query, times another one through the key. Parts are "4.5" (a head), "mlp 3", "embedding" or "bias"."""
+
+    query: str
+    key: str
+    value: float
+
+
+@dataclass(frozen=True)
 class Score:
     """A score of a head: why the token `query` looks at the token `key`, both counted from 0.
 
     terms  name -> float32 [K], NaN where the query may not attend: "content", and "rotation", "cap" and "position" where the model has them, which sum to
            "score"; and "weight", what the softmax makes of it
+    pairs  those of the parameter `pairs`, largest first whatever their sign; all pairs sum to content and rotation. None if none are asked for
     """
 
     query: int
     key: int
     terms: Mapping[str, Array] = field(repr=False)
+    pairs: list[ScorePair] | None = field(default=None, repr=False)
 
     def to_document(self) -> dict[str, Any]:
         """Return it as JSON."""
@@ -48,6 +59,7 @@ class Score:
             "query": self.query,
             "key": self.key,
             "terms": {name: to_lists(row) for name, row in self.terms.items()},
+            "pairs": self.pairs and [asdict(pair) for pair in self.pairs],
         }
 
 

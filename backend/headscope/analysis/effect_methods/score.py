@@ -6,15 +6,16 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ...capture.score_path import ScorePath
+from ...capture.score_path import ScorePath, Side
 from ...core.arrays import Array
 from ...core.attention import required
-from ...core.lazy import torch
-from ...effects.score import ScoreParams, split_scores, weights_of
+from ...core.lazy import Tensor, torch
+from ...effects.score import ScoreParams, products_of_pairs, split_scores, weights_of
 from ...errors import InvalidRequest
-from .base import JudgedInput, MethodResult, Score, check_sum, chosen_heads
+from .base import JudgedInput, MethodResult, Score, ScorePair, check_sum, chosen_heads
 from .contribution import contributions
 
+SIDES: tuple[Side, Side] = ("query", "key")
 NOT_THE_SCORE = (
     "What leads from the residual stream of this model to the queries and keys of this head is more than linear maps, normalisations and a rotation, "
     "so its scores cannot be split among the parts below."
@@ -38,9 +39,43 @@ def score(judged: JudgedInput, params: ScoreParams) -> MethodResult:
     check_sum(float(terms["score"][key]), parts, NOT_THE_SCORE)
     parts |= _all_heads(judged, parts)
     shown = {name: one.masked_fill(~row.allowed, torch.nan) for name, one in (terms | {"weight": weights}).items()}
-    score = Score(query, key, {name: one.float().cpu().numpy() for name, one in shown.items()})
+    pairs = _pairs(judged, path, key, params.pairs) if params.pairs else None
+    score = Score(query, key, {name: one.float().cpu().numpy() for name, one in shown.items()}, pairs)
     parts = {name: part.astype(np.float32) for name, part in parts.items()}
     return MethodResult((), float(terms["score"][key]), None, parts[judged.kind], parts=parts, score=score)
+
+
+def _pairs(judged: JudgedInput, path: ScorePath, key: int, count: int) -> list[ScorePair]:
+    """Return the pairs of a part of the query and a part of the key that bring most to a score. Raises Unsupported unless all of them sum to the product."""
+    vectors = dict[str, Tensor]()
+    names: list[str] = []
+    for side in SIDES:
+        numbers = [contributions(parts) for parts in path.parts_of(key, side)]
+        names = _names(judged, numbers[0])
+        vectors[side] = torch.from_numpy(np.stack([_joined(one) for one in numbers], -1))  # [n, D']
+    products = products_of_pairs(vectors["query"], vectors["key"], path.row.terms.scaling).numpy()
+    whole = float((path.row.query.double() * path.row.keys[key].double()).sum()) * path.row.terms.scaling
+    check_sum(whole, {"pairs": products}, NOT_THE_SCORE)
+    largest = np.argsort(-np.abs(products), axis=None, kind="stable")[:count]
+    places = zip(*np.unravel_index(largest, products.shape), strict=True)
+    return [ScorePair(names[i], names[j], float(products[i, j])) for i, j in places]
+
+
+def _joined(parts: Mapping[str, Array]) -> Array:
+    return np.concatenate([part.ravel() for part in parts.values()])
+
+
+def _names(judged: JudgedInput, parts: Mapping[str, Array]) -> list[str]:
+    """Return the names of the parts in the order of `_joined`."""
+    found: list[str] = []
+    for name, part in parts.items():
+        if part.ndim == 2:
+            layers = [site.layer for site in judged.sites.of(name)][: len(part)]  # type: ignore[arg-type]
+            prefix = "cross " if name == "cross" else ""
+            found += [f"{prefix}{layer}.{head}" for layer in layers for head in range(part.shape[1])]
+        else:
+            found += [f"mlp {number}" for number in range(len(part))] if name == "mlp" else [name]
+    return found
 
 
 def _place(place: int, count: int, pointer: str) -> int:

@@ -50,6 +50,14 @@ class TogetherSchema(Strict):
     after: list[PredictionSchema]
 
 
+class ScorePairSchema(Strict):
+    """What a part of the model brings to a score through the query, times another one through the key: a head (`4.5`), `mlp 3`, `embedding` or `bias`."""
+
+    query: str
+    key: str
+    value: float
+
+
 class ScoreSchema(Strict):
     """A score of a head: why the token `query` looks at the token `key`, both counted from 0."""
 
@@ -62,6 +70,12 @@ class ScoreSchema(Strict):
             "`weight` is what the softmax makes of it."
         ),
     ]
+    pairs: Annotated[
+        list[ScorePairSchema] | None,
+        Field(
+            description="With the parameter `pairs`: the largest of either sign; all of them sum to `content` and `rotation`."
+        ),
+    ] = None
 
 
 class EffectResult(Strict):
