@@ -53,7 +53,11 @@ def test_an_effect_from_request_to_document(server: Server, gpt2: headscope.Mode
         ("ablation", {"target": "t", "position": -2, "method": "ablation", "heads": ["1.0", "0.3"]}),
         ("ablation", {"target": "t", "method": {"name": "ablation", "how": "reference"}, "reference": REFERENCE}),
         ("patching", {"method": "patching", "against": "The mat sat on the cat.", "predictions": 2}),
-        ("score", {"method": {"name": "score", "head": "1.0", "key": 1, "side": "key"}}),
+        (
+            "path-patching",
+            {"method": {"name": "path-patching", "receiver": "1.2"}, "against": "The mat sat on the cat."},
+        ),
+        ("score", {"method": {"name": "score", "head": "1.0", "key": 1, "side": "key", "pairs": 2}}),
     ):
         document = computed(server, id_, **more)
         assert (document["status"], document["error"], document["analysis"]) == ("done", None, id_), method

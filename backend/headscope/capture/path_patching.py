@@ -25,7 +25,6 @@ from .direct import PlainRecorder, added_parts
 from .interface import NAME, AttentionCall, Reached, attending_with
 from .replaced import NOT_AGAIN, Replace, ReplacedLogits, Runner, replaced_forward
 from .sites import AttentionSites
-from .trace import expanded
 
 Side = Literal["query", "key", "value"]
 
@@ -144,8 +143,7 @@ class _HeldRunner(Runner):
             self._before[name, self._calls] = args[0]
         if self._mode != "on the path":
             return None
-        before = self._before[name, self._calls]
-        return before.repeat(args[0].shape[0] // before.shape[0], *[1] * (before.dim() - 1)), *args[1:]
+        return _repeated(self._before[name, self._calls], self._size), *args[1:]
 
     def _add(self, name: str, forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Run a part, or return what it gave before if it is on the path. One that reads two things adds to one of them itself, so its own parts are held."""
@@ -153,7 +151,7 @@ class _HeldRunner(Runner):
         if self._within or self._mode == "after it" or len(given) != 1:
             return forward(*args, **kwargs)
         if self._mode == "on the path":
-            return expanded(self._before[name, self._calls], self._size)
+            return _repeated(self._before[name, self._calls], self._size)
         self._within = True
         try:
             self._before[name, self._calls] = forward(*args, **kwargs)
@@ -183,6 +181,13 @@ class _ReceiverRecorder(PlainRecorder):
             return super().attend(call)
         self._before -= 1
         return self._receive(call, super().attend) if self._before == -1 else super().attend(call)
+
+
+def _repeated(value: Any, size: int) -> Any:
+    """Repeat tensors whose first axis is that of the inputs, or of the inputs and tokens together, as some models flatten them."""
+    if isinstance(value, tuple):
+        return tuple(_repeated(one, size) for one in value)
+    return value.repeat(size, *[1] * (value.dim() - 1)) if isinstance(value, Tensor) else value
 
 
 def _of_head(call: AttentionCall, head: int) -> AttentionCall:

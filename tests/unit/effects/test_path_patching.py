@@ -150,7 +150,27 @@ def test_is_what_hooks_give(family: str, side: str) -> None:
         assert not e.effects[receiver[0] :].any()
 
 
-@pytest.mark.parametrize("family", ["gpt_neox", "cohere2", "qwen3", "gpt_oss", "albert", "mixtral", "olmo2"])
+@pytest.mark.parametrize(
+    "family",
+    [
+        "gpt_neox",
+        "cohere2",
+        "qwen3",
+        "gpt_oss",
+        "albert",
+        "mixtral",
+        "olmo2",
+        "gemma3_text",
+        "phi",
+        "granite",
+        "modernbert",
+        "starcoder2",
+        "phi3",
+        "opt",
+        "glm4",
+        "roberta",
+    ],
+)
 def test_of_other_architectures(family: str) -> None:
     """Nothing arrives from a text that is the same, and something from another; layers that share their modules keep apart."""
     model = headscope.load(build(family).module)
