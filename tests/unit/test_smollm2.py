@@ -6,6 +6,7 @@ import dataclasses
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -253,30 +254,41 @@ def test_what_a_head_writes(model: Model) -> None:
     assert capital[" Paris"] == pytest.approx(e.effects[29, 1], rel=1e-4)
 
 
-def test_the_indirect_object_needs_three_heads(model: Model) -> None:
+STORE: dict[str, Any] = {
+    "text": "When Mary and John went to the store, John gave a drink to",
+    "target": (" Mary", " John"),
+}
+
+
+@pytest.fixture(scope="module")
+def without(model: Model) -> headscope.Effect:
+    """What happens without each head, on the sentence with an indirect object."""
+    return headscope.effect(model, **STORE, method="ablation")
+
+
+def test_the_indirect_object_needs_three_heads(model: Model, without: headscope.Effect) -> None:
     """With the three heads of the largest effects replaced by their mean, the model gives the drink to John; with any two of them, to Mary."""
-    text, target = "When Mary and John went to the store, John gave a drink to", (" Mary", " John")
-    most = [name for name, _ in headscope.effect(model, text, target=target, method="ablation").top(3)]
+    most = [name for name, _ in without.top(3)]
     assert set(most) == {"0.0", "23.3", "29.1"}
     for heads in (most, most[:2], most[1:], most[::2]):
         method = {"name": "ablation", "heads": heads}
-        found = headscope.effect(model, text, target=target, method=method).together
+        found = headscope.effect(model, **STORE, method=method).together
         assert found is not None
         assert found.before.texts[0][0] == " Mary"
         assert found.after.texts[0][0] == (" John" if heads == most else " Mary")
 
 
-def test_attribution_patching_ranks_heads_as_patching_does(model: Model) -> None:
+def test_attribution_patching_ranks_heads_as_patching_does(model: Model, without: headscope.Effect) -> None:
     """On the sentence whose indirect object changes: two of the rank correlations that the docs give."""
-    text, target = "When Mary and John went to the store, John gave a drink to", (" Mary", " John")
-    other = text.replace("John gave", "Mary gave")
+    other = STORE["text"].replace("John gave", "Mary gave")
     found = {}
-    for of, method in (("denoise", "patching"), ("mean", "ablation")):
-        pair = (method, {"name": "attribution-patching", "of": of})
-        ranks = [
-            headscope.effect(model, text, against=other, target=target, method=one).effects.ravel().argsort().argsort()
-            for one in pair
-        ]
+    for of, exact in (
+        ("denoise", headscope.effect(model, **STORE, against=other, method="patching")),
+        ("mean", without),
+    ):
+        method = {"name": "attribution-patching", "of": of}
+        estimate = headscope.effect(model, **STORE, against=other, method=method)
+        ranks = [effect.effects.ravel().argsort().argsort() for effect in (exact, estimate)]
         found[of] = np.corrcoef(*ranks)[0, 1]
     assert found == pytest.approx({"denoise": 0.945, "mean": 0.942}, abs=0.02)
 
