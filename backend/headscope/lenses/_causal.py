@@ -50,15 +50,16 @@ def project_prefix(
 ) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor], Span | None]:
     """Project causal rows [H, N, N] on the values V [G, N, D] of the keys up to each row, in float64: map, kept share [H, N], the factor of all values, and span."""
     n, width = V.shape[1:]
-    task = _Causal(weights.contiguous(), V, weights.new_empty(weights.shape), weights.new_ones(weights.shape[:2]))
+    weights, kept = weights.contiguous(), weights.new_ones(weights.shape[:2])
     if n > width:
-        rows = PrefixRows(V, weights.dtype, epsilon)
-        return task.projected, task.kept, rows.factor, _long_rows(task, output, rows)
+        task, rows = _Causal(weights, V, torch.empty_like(weights), kept), PrefixRows(V, weights.dtype, epsilon)
+        return task.projected, kept, rows.factor, _long_rows(task, output, rows)
     whole = factorise(gram_matrix(V))
-    task.projected.copy_(weights)
-    for group in (whole[1] > safe_condition(n, width, epsilon)).nonzero().flatten().tolist():
-        _unproven_rows(task, group, n, epsilon)
-    return task.projected, task.kept, whole, None
+    unproven = (whole[1] > safe_condition(n, width, epsilon)).nonzero().flatten().tolist()
+    projected = weights.clone() if unproven else weights
+    for group in unproven:
+        _unproven_rows(_Causal(weights, V, projected, kept), group, n, epsilon)
+    return projected, kept, whole, None
 
 
 @dataclass(frozen=True)
