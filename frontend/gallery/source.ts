@@ -99,6 +99,8 @@ const declaration = (name: string, title: string, over: Partial<Declaration>): D
   units: {},
   classes: [],
   params: {},
+  of: 'prediction',
+  texts: {},
   ...over,
 })
 

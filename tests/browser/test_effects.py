@@ -13,11 +13,24 @@ from typing import Any
 
 import numpy as np
 import pytest
-from playwright.sync_api import Locator, expect
-from safetensors.numpy import load
+from playwright.sync_api import expect
 
 from headscope.effects import EFFECTS
 from tests.browser import axe
+from tests.browser.effects import (
+    SHORT,
+    adjust,
+    colour_by,
+    copied,
+    correlation,
+    effect,
+    map_of,
+    outcomes,
+    short,
+    shows_effect,
+    strongest,
+    without,
+)
 from tests.browser.test_inputs import choose_model
 from tests.browser.visit import Visit, address, comes_to
 from tests.support.commands import run
@@ -26,84 +39,8 @@ from tests.support.server import Server
 TEXT = "When Mary and John went to the store, John gave a drink to"
 FLIP = ((0, 0), (23, 3), (29, 1))
 FILM = "A wonderful film."
-SHORT, OTHER = "The cat sat on the mat.", "The mat sat on the cat."
+OTHER = "The mat sat on the cat."
 Begin = Callable[..., Visit]
-
-
-def effect(server: Server, text: str, model: str, mask: tuple[int, ...] = (), **request: Any) -> dict[str, Any]:
-    """Return what the interface computes."""
-    masked = {"mask": mask} if mask else {}
-    id_ = server.analyse(model=model, text=text, lenses=["weights"], measures=[], maps=False, **masked)["id"]
-    answer = server.post(request, f"/analyses/{id_}/effects", headers={"Prefer": "wait=60"}).json()
-    assert answer["status"] == "done", answer
-    result: dict[str, Any] = answer["result"]
-    return result
-
-
-def outcomes(visit: Visit, name: str = "Predictions") -> Locator:
-    """The predictions, most likely first."""
-    return visit.page.get_by_role("group", name=name, exact=True).get_by_role("button")
-
-
-def without(visit: Visit) -> Locator:
-    return outcomes(visit, "Predictions without these heads")
-
-
-def colour_by(visit: Visit, name: str) -> None:
-    visit.page.get_by_role("group", name="colour by").get_by_text(name, exact=True).click()
-
-
-def short(value: float) -> str:
-    """A number as the page writes it with two digits."""
-    digits = 1 if abs(value) < 1e-3 else 2
-    return np.format_float_positional(float(f"{value:.{digits}g}"), trim="-").replace("-", "\N{MINUS SIGN}")
-
-
-def map_of(server: Server, text: str, model: str, **request: Any) -> Any:
-    """Return the maps [L, H, Q, K] that the interface has of an effect."""
-    id_ = server.analyse(model=model, text=text, lenses=["weights"], measures=[], maps=False)["id"]
-    document = server.post(request, f"/analyses/{id_}/effects", headers={"Prefer": "wait=60"}).json()
-    return load(server.get(document["links"]["maps"].removeprefix("/api/v1")).content)["map"]
-
-
-def strongest(visit: Visit, expected: Any) -> None:
-    """The largest cell of the open head is this one, to the last bit."""
-    query, key = np.unravel_index(abs(expected).argmax(), expected.shape)
-    cells = visit.page.get_by_role("application", name=re.compile("^Cells of the heat map of")).first
-    cells.focus()
-    for step in ("Home", *("ArrowUp",) * len(expected), *("ArrowDown",) * int(query), *("ArrowRight",) * int(key)):
-        cells.press(step)
-
-    def read() -> float | None:
-        said = re.search(r"exactly ([\d.\N{MINUS SIGN}]+)", visit.page.locator("p.readout").inner_text())
-        return float(np.float32(said[1].replace("\N{MINUS SIGN}", "-"))) if said else None
-
-    comes_to(read, float(expected[query, key]))
-
-
-def correlation(one: list[list[float]], other: list[list[float]]) -> float:
-    """Spearman's rank correlation of numbers without ties."""
-    ranks = [np.argsort(np.argsort(values, axis=None)) for values in (one, other)]
-    return float(np.corrcoef(*ranks)[0, 1])
-
-
-def copied(visit: Visit, what: str) -> str:
-    """Copy this from the menu of the open head, and close the menu."""
-    visit.page.get_by_role("button", name="copy", exact=True).click()
-    menu = visit.page.get_by_role("group", name="Copy")
-    menu.get_by_role("button", name=f"Copy {what}").press("Enter")
-    expect(menu.get_by_role("status")).to_have_text(re.compile("copied"))
-    visit.page.keyboard.press("Escape")
-    found: str = visit.page.evaluate("navigator.clipboard.readText()")
-    return found
-
-
-def shows_effect(visit: Visit, layer: int, head: int, value: float) -> None:
-    """The open head's number is this one, of the controls' text and target."""
-    expect(visit.page.locator(".holder")).to_have_attribute("aria-busy", "false")
-    expect(visit.page.locator(".said").first).to_have_text(
-        re.compile(rf"{layer}\.{head} . {re.escape(short(value))} logits")
-    )
 
 
 @pytest.fixture(scope="module")
@@ -177,7 +114,7 @@ def test_grids_are_those_of_the_interface(visits: Begin, server: Server, models:
     declared = [
         [f"effect.{name}", method.title.lower(), method.doc]
         for name, method in EFFECTS.items()
-        if name != "alti-logit" and "required" not in method.params.model_json_schema()
+        if name != "alti-logit" and method.of == "prediction"
     ]
     assert offered.evaluate_all("(all) => all.map(({ value, text, title }) => [value, text, title])") == declared
     page.keyboard.press("p")
@@ -192,7 +129,7 @@ def test_grids_are_those_of_the_interface(visits: Begin, server: Server, models:
     target = {"target": [second["id"], "t"]}
     colour_by(visit, "ablation")
     shows_effect(visit, 1, 2, effect(server, SHORT, "writer", method="ablation", **target)["effects"][1][2])
-    page.get_by_role("group", name="replaced by").get_by_text("zero").click()
+    adjust(visit, "Ablation", "how", "zero")
     zero = {"name": "ablation", "how": "zero"}
     zeroed = effect(server, SHORT, "writer", method=zero, **target)["effects"]
     shows_effect(visit, 1, 2, zeroed[1][2])
@@ -215,6 +152,7 @@ def test_grids_are_those_of_the_interface(visits: Begin, server: Server, models:
     assert json.loads(answer.stdout)["result"]["effects"] == zeroed
 
     colour_by(visit, "attribution patching")
+    adjust(visit, "Attribution patching", "of", "zero")
     estimate = {"name": "attribution-patching", "of": "zero"}
     estimated = effect(server, SHORT, "writer", method=estimate, **target)["effects"]
     shows_effect(visit, 1, 2, estimated[1][2])
@@ -255,14 +193,29 @@ def test_grids_are_those_of_the_interface(visits: Begin, server: Server, models:
     compute.click()
     patched = {"method": "patching", "against": OTHER, **target}
     shows_effect(visit, 1, 2, effect(server, SHORT, "writer", **patched)["effects"][1][2])
-    page.get_by_role("group", name="Patching").get_by_text("destroys").click()
+    expect(page.get_by_role("list", name="Both texts").get_by_role("listitem")).to_have_text(
+        ["TheThe", "catmat", "satsat", "onon", "thethe", "matcat", ".."]
+    )
+    adjust(visit, "Patching", "direction", "noise")
     patched["method"] = {"name": "patching", "direction": "noise"}
     shows_effect(visit, 1, 2, effect(server, SHORT, "writer", **patched)["effects"][1][2])
     expect(page.get_by_text(re.compile(r"^Patching destroys .* logits between the two texts"))).to_be_visible()
     colour_by(visit, "attribution patching")
+    adjust(visit, "Attribution patching", "of", "noise")
     patched["method"] = {"name": "attribution-patching", "of": "noise"}
     shows_effect(visit, 1, 2, effect(server, SHORT, "writer", **patched)["effects"][1][2])
     expect(page.get_by_text(re.compile("^rank correlation with patching "))).to_be_visible()
+
+    colour_by(visit, "direct path patching")
+    expect(page.get_by_text("Choose the receiver: a head, such as 4.5.")).to_be_visible()
+    page.get_by_role("button", name="1.2", exact=True).click()
+    adjust(visit, "Direct path patching", "reads", "value")
+    sent = {"name": "path-patching", "receiver": "1.2", "reads": "value"}
+    found = np.array(effect(server, SHORT, "writer", **{**patched, "method": sent})["effects"])
+    sender = int(abs(found[0]).argmax())
+    visit.head(0, sender).click()
+    shows_effect(visit, 0, sender, found[0, sender])
+    expect(page.get_by_text(re.compile(r"^Patching the value of 1\.2 restores "))).to_be_visible()
 
 
 def test_maps_are_seen_like_those_of_a_lens(visits: Begin, server: Server, models: Path) -> None:

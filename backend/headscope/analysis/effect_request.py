@@ -82,9 +82,9 @@ class EffectRequest(BaseModel):
                 "A score is no prediction: it has a head, a query and a key, which are parameters of the method. Omit target, position and against.",
                 pointer="/method",
             )
-        if self.method.compares_texts and self.against is None:
+        if self.method.needs("against") and self.against is None:
             raise InvalidRequest("Patching compares two texts. Give the other one as against.", pointer="/against")
-        if self.method.reads_reference != (self.reference is not None):
+        if self.method.needs("reference") != (self.reference is not None):
             raise InvalidRequest(
                 "A mean over reference texts needs at least one. Give them as reference."
                 if self.reference is None

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from ..core.lazy import Tensor
-from .base import EffectMethod, HeadsParams
+from .base import EffectMethod, HeadsParams, NeededTexts
 
 
 class AblationParams(HeadsParams):
     """Which heads are replaced, and what replaces their outputs."""
+
+    texts: ClassVar[NeededTexts] = {"reference": ("how", ("reference",))}
 
     how: Literal["mean", "zero", "reference"] = Field(
         default="mean",
         description='"mean" replaces the output at every token by its mean over the tokens of the text, "zero" by 0, and "reference" by its mean over all tokens '
         "of the reference texts.",
     )
-
-    @property
-    def reads_reference(self) -> bool:
-        return self.how == "reference"
 
 
 def without_heads(written: Tensor, heads: Sequence[Sequence[int]], mean: bool) -> Tensor:

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from ..core.lazy import Tensor
-from .base import EffectMethod, EffectParams
+from .base import EffectMethod, EffectParams, NeededTexts
 
 
 class AttributionPatchingParams(EffectParams):
     """What is estimated."""
 
+    texts: ClassVar[NeededTexts] = {"against": ("of", ("denoise", "noise"))}
+
     of: Literal["denoise", "noise", "mean", "zero"] = Field(
         default="denoise",
         description='The effect that is estimated: of patching in the direction "denoise" or "noise", which need another text, or of ablation by "mean" or "zero".',
     )
-
-    @property
-    def compares_texts(self) -> bool:
-        return self.of in ("denoise", "noise")
 
 
 def own_replacement(written: Tensor, mean: bool) -> Tensor:

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
 from ..core.declarations import Declaration, HeadName, Params
+
+# Fields of a request, beside the method, that hold other texts -> the parameter that decides, and the values with which the method needs them.
+NeededTexts = Mapping[Literal["against", "reference"], tuple[str, tuple[str, ...]]]
+
+
+class EffectParams(Params):
+    """Parameters of a method for effects."""
+
+    texts: ClassVar[NeededTexts] = {}
+
+    def needs(self, field: Literal["against", "reference"]) -> bool:
+        """Return whether the method needs these texts."""
+        name, values = self.texts.get(field, ("", ()))
+        return getattr(self, name, None) in values
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,27 +33,18 @@ class EffectMethod(Declaration):
     It judges heads by a `prediction`, or by a `score` of another head. With `maps`, it gives a map for every head, [L, H, Q, K], and effects are the sums of the maps.
     """
 
+    params: type[EffectParams]
     activations: int
     maps: bool = False
     tokens: int = 0
     of: Literal["prediction", "score"] = "prediction"
 
     def describe(self) -> dict[str, Any]:
-        return {**Declaration.describe(self), "shape": "L H Q K" if self.maps else "L H"}
-
-
-class EffectParams(Params):
-    """Parameters of a method for effects."""
-
-    @property
-    def compares_texts(self) -> bool:
-        """Whether the method needs another text."""
-        return False
-
-    @property
-    def reads_reference(self) -> bool:
-        """Whether the method needs reference texts."""
-        return False
+        texts = {
+            field: {"parameter": name, "values": list(values)} for field, (name, values) in self.params.texts.items()
+        }
+        shape = "L H Q K" if self.maps else "L H"
+        return {**Declaration.describe(self), "shape": shape, "of": self.of, "texts": texts}
 
 
 class HeadsParams(EffectParams):

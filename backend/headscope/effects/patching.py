@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from ..core.lazy import Tensor
-from .base import EffectMethod, HeadsParams
+from .base import EffectMethod, HeadsParams, NeededTexts
 
 
 class PatchingParams(HeadsParams):
     """Which heads are exchanged, and which of the two texts is changed."""
+
+    texts: ClassVar[NeededTexts] = {"against": ("direction", ("denoise", "noise"))}
 
     direction: Literal["denoise", "noise"] = Field(
         default="denoise",
         description='"denoise" runs the other text with one output of the text itself, and shows how much of the target that restores; "noise" runs the text '
         "with one output of the other text, and shows how much that destroys.",
     )
-
-    @property
-    def compares_texts(self) -> bool:
-        return True
 
 
 def with_heads_of(written: Tensor, heads: Sequence[Sequence[int]], other: Tensor) -> Tensor:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from ..core.declarations import HeadName
-from .base import EffectMethod, EffectParams
+from .base import EffectMethod, EffectParams, NeededTexts
 
 
 class PathPatchingParams(EffectParams):
     """Where the paths end, and which of the two texts is changed."""
+
+    texts: ClassVar[NeededTexts] = {"against": ("direction", ("denoise", "noise"))}
 
     receiver: HeadName = Field(
         description='The head that reads what is exchanged, as layer.head counted from 0 ("9.6").'
@@ -24,10 +26,6 @@ class PathPatchingParams(EffectParams):
         description='"denoise" runs the other text with what one head of the text itself sends, and shows how much of the target that restores; "noise" runs the text '
         "with what one head of the other text sends, and shows how much that destroys.",
     )
-
-    @property
-    def compares_texts(self) -> bool:
-        return True
 
 
 PATH_PATCHING = EffectMethod(

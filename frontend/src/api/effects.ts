@@ -57,13 +57,14 @@ const rest = (ms: number, signal: AbortSignal) =>
     })
   })
 
-function bodyOf({ target, position, method, heads, against }: EffectRequest): object {
+function bodyOf({ target, position, method, heads, against, reference }: EffectRequest): object {
   return {
     ...(target.length > 0 ? { target } : {}),
     ...(position === null ? {} : { position }),
     method,
     ...(heads ? { heads: heads.map(headName) } : {}),
     ...(against === undefined ? {} : { against }),
+    ...(reference ? { reference } : {}),
     predictions: MOST,
   }
 }
@@ -90,8 +91,16 @@ function readEffect(document: WireEffect): Effect {
     },
     baseline: result.baseline,
     maps: readMaps(document),
+    score: result.score,
+    parts: readParts(result),
     writes: result.writes && scatter(result.writes, grid, []),
   }
+}
+
+/** Heads of the kind of the effects are these themselves. */
+function readParts({ parts, kind }: NonNullable<WireEffect['result']>): Effect['parts'] {
+  const others = Object.entries(parts).filter(([name]) => name !== kind)
+  return Object.fromEntries(others.map(([name, numbers]) => [name, numbers.flat() as number[]]))
 }
 
 function readMaps({ id, analysis, result }: WireEffect): EffectMaps | null {

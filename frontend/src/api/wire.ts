@@ -18,7 +18,11 @@ import type { components } from './schema'
 
 type Schemas = components['schemas']
 export type WireModel = Schemas['ModelCard']
-export type WireDeclaration = Schemas['DeclarationSchema'] | Schemas['LensSchema'] | Schemas['MeasureSchema']
+export type WireDeclaration =
+  | Schemas['DeclarationSchema']
+  | Schemas['LensSchema']
+  | Schemas['MeasureSchema']
+  | Schemas['EffectMethodSchema']
 export type WireSupport = Schemas['ModelDetail']
 export type WireAnalysis = Schemas['AnalysisDocument']
 export type WireRequest = Schemas['AnalysisRequest']
@@ -99,6 +103,8 @@ export const readDeclaration = (wire: WireDeclaration): Declaration => ({
   units: 'units' in wire ? wire.units : {},
   classes: 'classes' in wire ? wire.classes : [],
   params: wire.params,
+  of: 'of' in wire ? wire.of : 'prediction',
+  texts: 'texts' in wire ? wire.texts : {},
 })
 
 export const readRun = ({ id, status, progress, attempts, error }: WireRun): Run => ({

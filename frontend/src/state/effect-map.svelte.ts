@@ -2,6 +2,7 @@
 import type { Declaration, MapInfo } from '../lib/data/analysis'
 import { colourOf, type EffectRequest, hasMaps, methodOf } from '../lib/data/effects'
 import { inPhrase } from '../lib/text/names'
+import type { EffectMethods } from './effect-methods.svelte'
 import { type Compute, EffectRun, type WantedEffect } from './effect-run.svelte'
 import type { Selection } from './selection.svelte'
 
@@ -12,8 +13,8 @@ interface Subject {
   readonly able: boolean
   /** Where the model predicts. */
   readonly position: number | null | undefined
-  method(name: string | undefined): Declaration | undefined
-  want(request: Pick<EffectRequest, 'method'>): WantedEffect | undefined
+  readonly methods: EffectMethods
+  wantMethod(name: string): WantedEffect | undefined
 }
 
 interface ShownMaps {
@@ -31,16 +32,14 @@ export class EffectMap {
   readonly #run: EffectRun
   /** The method whose maps are chosen as the lens. */
   readonly method: Declaration | undefined = $derived.by(() => {
-    const method = this.of.method(methodOf(this.selection.lens))
+    const method = this.of.methods.find(methodOf(this.selection.lens))
     return method && hasMaps(method) ? method : undefined
   })
-  readonly wanted: WantedEffect | undefined = $derived.by(
-    () => this.method && this.of.want({ method: { name: this.method.name } }),
-  )
+  readonly wanted: WantedEffect | undefined = $derived.by(() => this.method && this.of.wantMethod(this.method.name))
   /** The maps on screen; while others are computed, the previous ones of the same input. */
   readonly shown: ShownMaps | undefined = $derived.by(() => {
     const { found } = this.#run
-    const method = this.of.method(found?.wanted.request.method.name)
+    const method = this.of.methods.find(found?.wanted.request.method.name)
     if (!this.method || !method || !found?.effect.maps || found.wanted.about !== this.of.about) return undefined
     const { target, maps } = found.effect
     const [{ name, shape }, { request }] = [maps, found.wanted]

@@ -1,14 +1,12 @@
 /** What heads do to a prediction of the analysis on screen: what is predicted, the target, the grid by effect, and what happens without some heads. */
 import { type Analysis, type Declaration, type Head, headName, type Predicts, type Reasons } from '../lib/data/analysis'
 import {
-  counterpartOf,
   type Effect,
   type EffectRequest,
   type Effects,
   effectNumber,
   inputKey,
   methodOf,
-  methodRequest,
   type Target,
   toggleTarget,
   writeTarget,
@@ -19,7 +17,9 @@ import { sameHead } from '../lib/maths/merge'
 import { everyHead, headPoints, rankCorrelation } from '../lib/maths/scatter'
 import { NOT_SOFTMAX, PIN } from '../lib/text/effects'
 import { EffectMap } from './effect-map.svelte'
+import { EffectMethods } from './effect-methods.svelte'
 import { type Compute, EffectRun, type WantedEffect } from './effect-run.svelte'
+import { HeadScore } from './head-score.svelte'
 import type { Pointer } from './pointer.svelte'
 import type { Selection } from './selection.svelte'
 import type { Session } from './session.svelte'
@@ -37,12 +37,15 @@ interface EffectColours {
 }
 
 export class HeadEffects {
+  readonly methods: EffectMethods
   readonly predicted: EffectRun
   readonly grid: EffectRun
   readonly without: EffectRun
   readonly written: EffectRun
   /** The maps of an effect, chosen as the lens. */
   readonly map: EffectMap
+  /** Why the open head looks at the pinned cell. */
+  readonly score: HeadScore
 
   readonly open: boolean = $derived.by(
     () => this.able && (this.selection.predict || [this.selection.colour, this.selection.lens].some(isEffect)),
@@ -59,7 +62,7 @@ export class HeadEffects {
   readonly reason: string = $derived.by(() => {
     const analysis = this.#analysis
     if (!analysis) return ''
-    const refused = this.methods.map(({ name }) => this.#support?.[name] ?? '')
+    const refused = this.methods.all.map(({ name }) => this.#support?.[name] ?? '')
     if (refused.length > 0 && refused.every(Boolean)) return refused[0]
     if (analysis.mechanism !== 'softmax') return NOT_SOFTMAX
     return this.position === undefined ? PIN : ''
@@ -85,35 +88,25 @@ export class HeadEffects {
     this.want({ method: { name: 'contribution' } }),
   )
   /** Which three tokens every head raises most, and lowers most, whatever the target. */
-  readonly wantedWrites: WantedEffect | undefined = $derived.by(() =>
-    this.want({ method: { name: 'contribution', writes: 3 }, target: [] }),
-  )
+  readonly wantedWrites: WantedEffect | undefined = $derived.by(() => this.wantMethod('contribution', { target: [] }))
   readonly wantedGrid: WantedEffect | undefined = $derived.by(() => {
-    const method = this.method(methodOf(this.selection.colour))
-    if (method?.name === 'contribution') return this.wantedPrediction
-    const request = method && methodRequest(method.name, this.selection, this.against)
-    return request && this.want(request)
+    const name = methodOf(this.selection.colour)
+    return name === 'contribution' ? this.wantedPrediction : this.wantMethod(name)
   })
   readonly wantedWithout: WantedEffect | undefined = $derived.by(() => {
-    const { off, how } = this.selection
-    return off.length > 0 ? this.want({ method: { name: 'ablation', how }, heads: off }) : undefined
+    const { off } = this.selection
+    return off.length > 0 ? this.wantMethod('ablation', { heads: off }) : undefined
   })
   /** The estimate of what the grid shows, or what it estimates, and Spearman's rank correlation of both; undefined unless both were computed. */
   readonly agreement: { method: Declaration; correlation: number } | undefined = $derived.by(() => {
     const [shown, analysis] = [this.grid.current(this.wantedGrid), this.#analysis]
-    const method = this.method(counterpartOf(methodOf(this.selection.colour) ?? '', this.against))
-    const request = method && methodRequest(method.name, this.selection, this.against)
-    const wanted = request && this.want(request)
+    const method = this.methods.counterpart(methodOf(this.selection.colour))
+    const wanted = method && this.want(method.request)
     const other = wanted && this.grid.kept(wanted.key)
     if (!method || !shown || !other || !analysis) return undefined
     const { points } = headPoints(shown.values, other.values, everyHead(analysis.layers, analysis.heads))
     const correlation = rankCorrelation(points)
-    return Number.isNaN(correlation) ? undefined : { method, correlation }
-  })
-  /** The other text of a comparison; empty without one. */
-  readonly against: string = $derived.by(() => {
-    const { with: what, compare, than } = this.selection
-    return what === 'text' && compare !== 'off' ? than : ''
+    return Number.isNaN(correlation) ? undefined : { method: method.declaration, correlation }
   })
   readonly colours: EffectColours | undefined = $derived.by(() => this.#colours())
 
@@ -123,6 +116,7 @@ export class HeadEffects {
     private readonly session: Session,
     private readonly pointer: Pointer,
   ) {
+    this.methods = new EffectMethods(selection, session)
     const compute: Compute = ({ id, request }, report, signal) => this.source!.compute(id, request, report, signal)
     this.predicted = new EffectRun((wanted, report, signal) =>
       compute(wanted, report, signal).catch((error) => {
@@ -140,23 +134,24 @@ export class HeadEffects {
     this.without = new EffectRun(compute)
     this.written = new EffectRun(compute, 2)
     this.map = new EffectMap(this, selection, compute)
-  }
-
-  /** The methods that the source has for all heads: those that need no cell or head to be named. */
-  get methods(): readonly Declaration[] {
-    return (this.session.catalogue?.effects ?? []).filter(({ params }) => !('required' in Object(params)))
-  }
-
-  /** Those that colour the grid: ALTI-Logit only splits contributions, so that its grid is that of contributions. */
-  get coloured(): readonly Declaration[] {
-    return this.methods.filter(({ name }) => name !== 'alti-logit')
+    this.score = new HeadScore(this, selection, session, pointer, compute)
   }
 
   /** Why there are no effects of this method; empty if there are. */
-  refusal = (method: string): string => this.reason || (this.#support?.[method] ?? '')
+  refusal = (method: string): string => this.reason || this.lack(method)
 
-  method(name: string | undefined): Declaration | undefined {
-    return this.methods.find((one) => one.name === name)
+  /** Why the model lacks this method; empty if it does not. */
+  lack = (method: string): string => this.#support?.[method] ?? ''
+
+  /** A method with its parameters as chosen; undefined while something is missing. */
+  wantMethod(name: string | undefined, more: Partial<EffectRequest> = {}): WantedEffect | undefined {
+    const request = this.methods.request(name)
+    return request && this.want({ ...request, ...more })
+  }
+
+  /** Choose parameters of a method, as JSON, and compute it. */
+  adjust(method: string, params: string): void {
+    this.choose({ effectparams: this.selection.withEffectParams(method, params) })
   }
 
   /** The source computes effects. */
@@ -192,7 +187,7 @@ export class HeadEffects {
   }
 
   #colours(): EffectColours | undefined {
-    const method = this.method(methodOf(this.selection.colour))
+    const method = this.methods.find(methodOf(this.selection.colour))
     // The panel of predictions shows the reason.
     if (!method || !this.able || this.reason !== '') return undefined
     const [run, wanted] = [this.#gridRun, this.wantedGrid]
@@ -200,7 +195,7 @@ export class HeadEffects {
     const fresh = run.current(wanted)
     const values = found?.wanted.model === this.#analysis?.model ? found?.effect.values : undefined
     const failed = this.predicted.error(this.wantedPrediction) ? 'Not available.' : ''
-    const said = failed || this.#lacking || run.error(wanted) || fresh?.gap || ''
+    const said = failed || this.methods.missing(method.name) || run.error(wanted) || fresh?.gap || ''
     return {
       declaration: effectNumber(method),
       values: fresh?.gap ? undefined : values,
@@ -213,13 +208,6 @@ export class HeadEffects {
             ? ''
             : 'Not computed for this text and target.'),
     }
-  }
-
-  /** What has to be chosen first; empty if nothing has. */
-  get #lacking(): string {
-    return methodOf(this.selection.colour) === 'patching' && !this.against
-      ? 'Patching needs another text to compare with.'
-      : ''
   }
 
   /** The grid shows what the controls say, or is about to. */

@@ -113,11 +113,14 @@ export const FIELDS = {
   target: target(),
   /** Where the model predicts while the maps of an effect are open, in which a click pins what it points at and no more. */
   at: token(),
-  /** Heads that are switched off, and what replaces their outputs. */
+  /** Heads that are switched off. */
   off: headSet(MOST_SELECTED),
-  how: choice('mean', 'zero'),
-  /** Which text a patching changes: the other one, or the one on screen. */
-  direction: choice('denoise', 'noise'),
+  /** Parameters of methods for effects: one JSON object, by method. */
+  effectparams: text(),
+  /** Why the open head looks at the pinned cell is shown, by what this side brings. */
+  why: choice('', 'query', 'key'),
+  /** Texts over which a mean is taken, one per line. */
+  reference: text(),
   /** Stars and notes on heads. */
   notes: notes(),
   /** A shared analysis, and the key to it. */

@@ -201,6 +201,16 @@ export class Selection extends addressFields(FIELDS) {
   withParams(lens: string, params: string): string {
     return replaceParams(this.lensparams, lens, params)
   }
+
+  /** Parameters of a method for effects that were chosen, as JSON. */
+  effectParamsOf(method: string): string {
+    return pickParams(this.effectparams, method)
+  }
+
+  /** The field `effectparams` with other parameters of one method. */
+  withEffectParams(method: string, params: string): string {
+    return replaceParams(this.effectparams, method, params)
+  }
 }
 
 export type View = Exclude<Selection['view'], ''>

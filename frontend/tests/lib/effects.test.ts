@@ -1,8 +1,13 @@
 import { describe, expect, it } from 'vitest'
+import type { Declaration } from '../../src/lib/data/analysis'
 import {
+  alignPlaces,
   counterpartOf,
   methodOf,
   methodRequest,
+  methodValues,
+  missing,
+  type OtherTexts,
   parseTarget,
   rankOf,
   readOutput,
@@ -57,30 +62,70 @@ it('colours of the grid name their method', () => {
   expect(['effect.ablation', 'entropy', 'map'].map(methodOf)).toEqual(['ablation', undefined, undefined])
 })
 
-it('a method is requested with what is chosen for it', () => {
-  const chosen = { how: 'zero', direction: 'noise' }
-  expect(methodRequest('ablation', chosen, 'Other')).toEqual({ method: { name: 'ablation', how: 'zero' } })
-  expect(methodRequest('patching', chosen, '')).toBeUndefined()
-  expect(methodRequest('patching', chosen, 'Other')).toEqual({
-    method: { name: 'patching', direction: 'noise' },
-    against: 'Other',
+/** A method with a parameter of these values, some of which need texts. */
+const method = (name: string, field: object, texts: Declaration['texts'] = {}) =>
+  ({ name, title: name, texts, params: { properties: field } }) as Declaration
+const HOW = {
+  how: { type: 'string', enum: ['mean', 'zero', 'reference'], default: 'mean' },
+  heads: { type: 'array', default: [] },
+}
+const ablation = method('ablation', HOW, { reference: { parameter: 'how', values: ['reference'] } })
+const directions = { type: 'string', enum: ['denoise', 'noise'], default: 'denoise' }
+const receiver = { type: 'string', pattern: '^\\d+\\.\\d+$' }
+const needy = (parameter: string) => ({ against: { parameter, values: ['denoise', 'noise'] } })
+const path = method('path-patching', { receiver, direction: directions }, needy('direction'))
+const patching = method('patching', { direction: directions }, needy('direction'))
+const estimate = method(
+  'attribution-patching',
+  { of: { ...directions, enum: ['denoise', 'noise', 'mean', 'zero'] } },
+  needy('of'),
+)
+const NONE: OtherTexts = { against: '', reference: [] }
+const OTHER: OtherTexts = { against: 'Other', reference: ['A.', 'B.'] }
+
+describe('a method', () => {
+  it('is requested with what was chosen for it, and the texts that it needs', () => {
+    const ask = (one: Declaration, chosen: string, others = OTHER) =>
+      methodRequest(one, methodValues(one, chosen, others), others)
+    expect(ask(ablation, '')).toEqual({ method: { name: 'ablation' } })
+    expect(ask(ablation, '{"how":"zero"}')).toEqual({ method: { name: 'ablation', how: 'zero' } })
+    const reference = { method: { name: 'ablation', how: 'reference' }, reference: ['A.', 'B.'] }
+    expect(ask(ablation, '{"how":"reference"}')).toEqual(reference)
+    expect(ask(ablation, '{"how":"reference"}', NONE)).toBeUndefined()
+    expect([ask(patching, '', NONE), ask(path, '')]).toEqual([undefined, undefined])
+    expect(ask(path, '{"receiver":"5.7","direction":"noise"}')).toEqual({
+      method: { name: 'path-patching', receiver: '5.7', direction: 'noise' },
+      against: 'Other',
+    })
+    expect(ask(estimate, '')).toEqual({ method: { name: 'attribution-patching' }, against: 'Other' })
+    expect(ask(estimate, '', NONE)).toEqual({ method: { name: 'attribution-patching', of: 'mean' } })
   })
-  const estimate = 'attribution-patching'
-  expect(methodRequest(estimate, chosen, '')).toEqual({ method: { name: estimate, of: 'zero' } })
-  expect(methodRequest(estimate, chosen, 'Other')).toEqual({
-    method: { name: estimate, of: 'noise' },
-    against: 'Other',
+
+  it('says what is missing', () => {
+    const said = (one: Declaration, chosen: string, others: OtherTexts) =>
+      missing(one, methodValues(one, chosen, others), others)
+    expect(said(patching, '', NONE)).toBe('patching needs another text to compare with.')
+    expect(said(ablation, '{"how":"reference"}', NONE)).toBe('Type at least one reference text.')
+    expect(said(path, '', OTHER)).toBe('Choose the receiver: a head, such as 4.5.')
+    expect(said(path, '{"receiver":"5.7"}', OTHER)).toBe('')
   })
-  expect([estimate, 'ablation', 'patching', 'contribution'].map((name) => counterpartOf(name, ''))).toEqual([
-    'ablation',
-    estimate,
-    undefined,
-    undefined,
-  ])
-  expect([estimate, 'ablation', 'patching'].map((name) => counterpartOf(name, 'Other'))).toEqual([
-    'patching',
-    undefined,
-    estimate,
+
+  it('has an estimate, or is one', () => {
+    expect(counterpartOf(ablation, { how: 'zero' })).toEqual({ name: 'attribution-patching', values: { of: 'zero' } })
+    expect(counterpartOf(estimate, { of: 'noise' })).toEqual({ name: 'patching', values: { direction: 'noise' } })
+    expect(counterpartOf(estimate, { of: 'mean' })).toEqual({ name: 'ablation', values: { how: 'mean' } })
+    expect(counterpartOf(path, { direction: 'noise' })).toBeUndefined()
+  })
+})
+
+it('two texts are aligned around what differs', () => {
+  const [own, other] = ['a b c d e f', 'a b X d e f'].map((text) => text.split(' '))
+  expect(alignPlaces(own, other, 1)).toEqual([
+    { skipped: 1 },
+    { place: 1, texts: ['b', 'b'], differ: false },
+    { place: 2, texts: ['c', 'X'], differ: true },
+    { place: 3, texts: ['d', 'd'], differ: false },
+    { skipped: 2 },
   ])
 })
 
@@ -107,7 +152,7 @@ it('changes have a sentence', () => {
     'It rises by 1.3 logits',
     'It stays as it is',
   ])
-  expect(patchSentence('noise', 3, 6, -6)).toBe(
+  expect(patchSentence('Patching', 'noise', 3, 6, -6)).toBe(
     'Patching destroys 3 of the 12 logits between the two texts (25\u00a0%).',
   )
   expect(['\n', ' a', ' '].map(quoted)).toEqual(['\u201c\u21b5\u201d', '\u201c a\u201d', '\u201c\u2423\u201d'])

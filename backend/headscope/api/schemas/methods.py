@@ -47,10 +47,22 @@ class MeasureSchema(DeclarationSchema):
     classes: list[str]
 
 
+class NeededTextsSchema(BaseModel):
+    """The parameter that decides whether a field of the request is needed, and the values with which it is."""
+
+    parameter: str
+    values: list[str]
+
+
 class EffectMethodSchema(DeclarationSchema):
-    """A method for effects. `shape` is L H, or L H Q K if it also gives a map for every head."""
+    """A method for effects. `shape` is L H, or L H Q K if it also gives a map for every head.
+
+    It judges heads by a prediction, or by the score of a cell (`of`). `texts` are the fields of a request that hold the other texts it needs: `against`, `reference`.
+    """
 
     shape: str
+    of: Literal["prediction", "score"]
+    texts: dict[str, NeededTextsSchema]
 
 
 class FigureSchema(DeclarationSchema):

@@ -243,6 +243,10 @@ export interface Declaration {
   classes: string[]
   /** JSON Schema of the parameters. */
   params: unknown
+  /** For methods for effects: what they judge heads by. */
+  of: 'prediction' | 'score'
+  /** For methods for effects: what they need beside the text, by the values of a parameter. */
+  texts: Partial<Record<'against' | 'reference', { parameter: string; values: string[] }>>
 }
 
 /** A mechanism or lens by name, with the parameters that differ from the defaults. */
@@ -289,10 +293,6 @@ export const readingKey = ({ measures: _, ...reading }: Request): string => JSON
 
 /** Whether a lens gives one map per layer instead of one per head. */
 export const readsLayers = ({ axes }: Declaration) => axes[1] === '1'
-
-/** Whether a measure can colour heads: one number per head, or one per head and token. */
-export const perHead = ({ axes }: Declaration) =>
-  axes[0] === 'L' && axes[1] === 'H' && (axes.length === 2 || (axes.length === 3 && 'QK'.includes(axes[2])))
 
 /** The lens that a measure is shown for: the open one if the measure accepts it, otherwise the first that it does. */
 export const measuredLens = ({ lenses }: Declaration, open: string) =>

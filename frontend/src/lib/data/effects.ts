@@ -1,6 +1,8 @@
 /** Effects of heads on a prediction: the request and the result. */
 import type { Analysis, Declaration, Head, Subset } from './analysis'
 import { headNumber } from './measures'
+import { type Params, readFields, readParams, withDefaults, writeParams } from './params'
+import type { ScoreRow } from './score'
 
 /** A token or class, by its text or number. */
 export type Output = string | number
@@ -16,6 +18,8 @@ export interface EffectRequest {
   heads?: readonly Head[]
   /** The other text of a patching. */
   against?: string
+  /** Texts over which a mean is taken. */
+  reference?: readonly string[]
 }
 
 export interface Prediction {
@@ -44,6 +48,10 @@ export interface Effect {
   maps: EffectMaps | null
   /** The logits that every head raises and lowers most, largest first, by layer and head; null if they were not asked for. */
   writes: (readonly WrittenLogit[])[][] | null
+  /** Of a score: the terms of all keys of its query; null for other methods. */
+  score: ScoreRow | null
+  /** What sums to the target besides heads of this kind: numbers by name, one per layer of `mlp`. */
+  parts: Readonly<Record<string, readonly number[]>>
   /** Why there are predictions only. */
   gap?: string
 }
@@ -106,26 +114,96 @@ export const methodOf = (colour: string): string | undefined =>
 export const effectNumber = (method: Declaration): Declaration =>
   headNumber({ ...method, name: colourOf(method.name), signed: true })
 
-/** How a method is requested; undefined while another text has to be chosen first. `against`: the other text, empty without one. */
+/** What the page chooses elsewhere: the heads that are off, and contributions by token, which are maps. */
+const OWN = ['heads', 'sources']
+/** Tokens that the head on screen raises and lowers most. */
+const WRITES = 3
+
+/** Texts beside that of the analysis. */
+export interface OtherTexts {
+  /** What it is compared with; empty without one. */
+  against: string
+  reference: readonly string[]
+}
+
+/** A method with the parameters that the page offers, and its defaults for them: without another text, those that need none. */
+export function offered(method: Declaration, { against }: Pick<OtherTexts, 'against'>): Declaration {
+  const { parameter = '', values = [] } = method.texts.against ?? {}
+  const field = readFields(method.params).find(({ name }) => name === parameter)
+  const alone = against === '' ? field?.options.find((option) => !values.includes(option)) : undefined
+  const defaults = {
+    ...(method.name === 'contribution' ? { writes: WRITES } : {}),
+    ...(alone ? { [parameter]: alone } : {}),
+  }
+  return { ...method, params: withDefaults(method.params, defaults, OWN) }
+}
+
+/** The values of all parameters that the page offers; undefined for what has to be chosen. `text`: those that were chosen, as JSON. */
+export function methodValues(method: Declaration, text: string, others: Pick<OtherTexts, 'against'>): Params {
+  const chosen = readParams(text)
+  const fields = readFields(offered(method, others).params)
+  return Object.fromEntries(fields.map(({ name, initial }) => [name, chosen[name] ?? initial]))
+}
+
+/** Whether a method with these values needs such texts. */
+export function needs(method: Declaration, values: Params, texts: keyof Declaration['texts']): boolean {
+  const needed = method.texts[texts]
+  return needed?.values.includes(String(values[needed.parameter])) ?? false
+}
+
+/** What has to be chosen before effects are computed; empty if nothing has. */
+export function missing(method: Declaration, values: Params, { against, reference }: OtherTexts): string {
+  if (needs(method, values, 'against') && against === '') return `${method.title} needs another text to compare with.`
+  if (needs(method, values, 'reference') && reference.length === 0) return 'Type at least one reference text.'
+  const unset = readFields(method.params).find(({ name, kind }) => kind === 'head' && !values[name])
+  return unset ? `Choose the ${unset.label}: a head, such as 4.5.` : ''
+}
+
+/** How a method with these values is requested; undefined while something has to be chosen first. */
 export function methodRequest(
-  name: string,
-  { how, direction }: { how: string; direction: string },
-  against: string,
-): Pick<EffectRequest, 'method' | 'against'> | undefined {
-  if (name === 'ablation') return { method: { name, how } }
-  if (name !== 'patching' && name !== ESTIMATE) return { method: { name } }
-  if (against !== '') return { method: { name, [name === ESTIMATE ? 'of' : 'direction']: direction }, against }
-  return name === ESTIMATE ? { method: { name, of: how } } : undefined
+  method: Declaration,
+  values: Params,
+  others: OtherTexts,
+): Pick<EffectRequest, 'method' | 'against' | 'reference'> | undefined {
+  if (missing(method, values, others)) return undefined
+  return {
+    method: { name: method.name, ...readParams(writeParams(readFields(method.params), values)) },
+    ...(needs(method, values, 'against') ? { against: others.against } : {}),
+    ...(needs(method, values, 'reference') ? { reference: others.reference } : {}),
+  }
 }
 
-/** Estimates patching if there is another text, or else ablation. */
+/** Estimates patching or ablation, by the value that their parameter has. */
 const ESTIMATE = 'attribution-patching'
+const EXACT: Record<string, string> = { ablation: 'how', patching: 'direction' }
 
-/** What a method estimates, or its estimate; undefined if there is none. */
-export function counterpartOf(name: string, against: string): string | undefined {
-  const exact = against === '' ? 'ablation' : 'patching'
-  return { [ESTIMATE]: exact, [exact]: ESTIMATE }[name]
+/** What a method with these values estimates, or its estimate; undefined if there is none. */
+export function counterpartOf(method: Declaration, values: Params): { name: string; values: Params } | undefined {
+  const { name } = method
+  if (name !== ESTIMATE) return EXACT[name] ? { name: ESTIMATE, values: { of: values[EXACT[name]] } } : undefined
+  const exact = needs(method, values, 'against') ? 'patching' : 'ablation'
+  return { name: exact, values: { [EXACT[exact]]: values.of } }
 }
+
+/** Tokens of two texts at the same place, or how many equal ones are left out. */
+export type AlignedPlace = { place: number; texts: readonly [string, string]; differ: boolean } | { skipped: number }
+
+/** Two texts of as many tokens place by place: those that differ, and `around` equal ones on each side of them. */
+export function alignPlaces(own: readonly string[], other: readonly string[], around = 3): AlignedPlace[] {
+  const differs = own.map((text, place) => text !== other[place])
+  const near = (place: number) => differs.slice(Math.max(0, place - around), place + around + 1).some(Boolean)
+  const all: AlignedPlace[] = []
+  for (const [place, text] of own.entries()) {
+    const last = all.at(-1)
+    if (near(place)) all.push({ place, texts: [text, other[place]], differ: differs[place] })
+    else if (last && 'skipped' in last) all[all.length - 1] = { skipped: last.skipped + 1 }
+    else all.push({ skipped: 1 })
+  }
+  return all
+}
+
+/** Texts that were typed, one per line. */
+export const readLines = (typed: string): string[] => typed.split('\n').filter((line) => line.trim() !== '')
 
 /** The target after a click on a prediction: one, then the first over the second; a click on one that is chosen removes it. */
 export function toggleTarget(target: Target, output: Output): Target {

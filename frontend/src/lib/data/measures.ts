@@ -1,5 +1,9 @@
 /** Numbers per head as choices: how they are named and grouped, and which of them have no reading for a text. */
-import { type Declaration, perHead, type Reasons, type Token } from './analysis'
+import type { Declaration, Reasons, Token } from './analysis'
+
+/** Whether a measure can colour heads: one number per head, or one per head and token. */
+export const perHead = ({ axes }: Declaration) =>
+  axes[0] === 'L' && axes[1] === 'H' && (axes.length === 2 || (axes.length === 3 && 'QK'.includes(axes[2])))
 
 /** All measures of one number per head; each column of a measure with several is one of them. */
 export function headNumbers(measures: readonly Declaration[]): Declaration[] {
@@ -22,6 +26,8 @@ export const headNumber = (
   units: {},
   classes: [],
   params: {},
+  of: 'prediction',
+  texts: {},
 })
 
 function columnOf(measure: Declaration, column: string): Declaration {

@@ -5,12 +5,12 @@ export interface ParamField {
   name: string
   label: string
   hint: string
-  kind: 'number' | 'boolean' | 'choice' | 'list'
+  kind: 'number' | 'boolean' | 'choice' | 'list' | 'head'
   options: string[]
   min: number | undefined
   max: number | undefined
   step: number | 'any'
-  /** The default. */
+  /** The default; undefined for what has to be chosen. */
   initial: unknown
 }
 
@@ -24,6 +24,7 @@ interface Schema {
   maximum?: number
   exclusiveMaximum?: number
   default?: unknown
+  pattern?: string
   description?: string
   properties?: Record<string, Schema>
 }
@@ -33,10 +34,11 @@ export function readFields(params: unknown): ParamField[] {
   return Object.entries(properties).map(([name, schema]) => fieldOf(name, schema))
 }
 
-/** A JSON Schema of parameters with other defaults. */
-export function withDefaults(params: unknown, values: Params): unknown {
+/** A JSON Schema of parameters with other defaults, and without some of them. */
+export function withDefaults(params: unknown, values: Params, omitted: readonly string[] = []): unknown {
   const { properties = {}, ...rest } = params as Schema
-  const entries = Object.entries(properties).map(([name, schema]) => {
+  const kept = Object.entries(properties).filter(([name]) => !omitted.includes(name))
+  const entries = kept.map(([name, schema]) => {
     const value = name in values ? values[name] : schema.default
     return [name, { ...schema, default: value }]
   })
@@ -51,7 +53,15 @@ function fieldOf(name: string, outer: Schema): ParamField {
     name,
     label: name.replace(/^do_/, '').replaceAll('_', ' '),
     hint: outer.description ?? '',
-    kind: schema.enum ? 'choice' : schema.type === 'boolean' ? 'boolean' : numeric ? 'number' : 'list',
+    kind: schema.enum
+      ? 'choice'
+      : schema.type === 'boolean'
+        ? 'boolean'
+        : numeric
+          ? 'number'
+          : schema.type === 'string'
+            ? 'head'
+            : 'list',
     options: (schema.enum ?? []).map(String),
     min: schema.minimum ?? schema.exclusiveMinimum,
     max: schema.maximum ?? schema.exclusiveMaximum,

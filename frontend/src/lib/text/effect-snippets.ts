@@ -42,11 +42,12 @@ const curlAnalysis = (analysis: Analysis, root: string) =>
   curlId({ ...requestOf(analysis, ['weights']), maps: false }, root)
 
 function curlRequest(request: EffectRequest, root: string): string {
-  const { target, position, against } = request
+  const { target, position, against, reference } = request
   const body = {
     ...(target.length > 0 ? { target } : {}),
     ...(position === null ? {} : { position }),
     ...(against === undefined ? {} : { against }),
+    ...(reference ? { reference } : {}),
     method: effectMethod(request),
   }
   return `${curlPost(`${shellQuoted(root)}"analyses/$id/effects"`, 60)} --data ${shellQuoted(JSON.stringify(body))}`

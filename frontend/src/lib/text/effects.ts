@@ -57,16 +57,25 @@ export function writesSentence(logits: readonly WrittenLogit[]): string {
 }
 
 /** What one head carries of the difference of the target between two texts. */
-export function patchSentence(direction: string, effect: number, value: number, baseline: number): string {
+export function patchSentence(
+  what: string,
+  direction: string,
+  effect: number,
+  value: number,
+  baseline: number,
+): string {
   const whole = value - baseline
   const share = whole === 0 ? '' : ` (${percent(effect / whole)})`
-  return `Patching ${direction === 'noise' ? 'destroys' : 'restores'} ${short(effect)} of the ${short(whole)} logits between the two texts${share}.`
+  return `${what} ${direction === 'noise' ? 'destroys' : 'restores'} ${short(effect)} of the ${short(whole)} logits between the two texts${share}.`
 }
 
 /** Why nothing is predicted. */
 export const PIN = 'Pin a token to see what the model predicts in its place, or mask one.'
 export const NOT_SOFTMAX =
   'Predictions are explained under softmax only. Choose the mechanism softmax and analyse again.'
+
+export const NOT_SOFTMAX_SCORE =
+  'Scores are explained under softmax only. Choose the mechanism softmax and analyse again.'
 
 /** How many percent a prediction had before. */
 export function beforeSentence({ id }: Prediction, before: readonly Prediction[]): string {

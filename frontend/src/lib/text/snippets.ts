@@ -144,7 +144,7 @@ export const effectMethod = ({ method, heads }: EffectRequest): Record<string, J
 /** Lines that compute an effect as `effect`. */
 export function pythonEffectCall(analysis: Analysis, request: EffectRequest): string[] {
   const { model, image, ...rest } = requestOf(analysis, [])
-  const { target, position, against } = request
+  const { target, position, against, reference } = request
   const outputs = target.map((one) => pythonLiteral(one))
   const given = Object.entries(rest).filter(([name]) => GIVEN.includes(name))
   const lines = [
@@ -154,6 +154,7 @@ export function pythonEffectCall(analysis: Analysis, request: EffectRequest): st
     ...(outputs.length > 0 ? [`target=${outputs.length > 1 ? `(${outputs.join(', ')})` : outputs[0]}`] : []),
     ...(position === null ? [] : [`position=${position}`]),
     ...(against === undefined ? [] : [`against=${pythonLiteral(against)}`]),
+    ...(reference ? [`reference=${pythonLiteral([...reference])}`] : []),
     `method=${pythonLiteral(effectMethod(request))}`,
   ]
   return ['effect = headscope.effect(', ...lines.map((line) => `    ${line},`), ')']

@@ -1,0 +1,109 @@
+"""Parameters of methods for effects, and why a head looks at a cell, on the page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from playwright.sync_api import expect
+
+from headscope.effects import EFFECTS
+from tests.browser import axe
+from tests.browser.effects import (
+    SHORT,
+    adjust,
+    colour_by,
+    effect,
+    inline,
+    map_of,
+    short,
+    shows_effect,
+    strongest,
+    without,
+)
+from tests.browser.visit import Visit, address
+from tests.support.server import Server
+
+Begin = Callable[..., Visit]
+
+
+def test_parameters_of_every_method(visits: Begin, server: Server) -> None:
+    """Every parameter that a method declares has a control, and what is chosen is computed: reference texts, steps and signs of maps, and tokens to name."""
+    visit = visits()
+    page = visit.page
+    visit.open(address(model="writer", text=SHORT, head="1.2", predict="show"))
+    elsewhere = {"heads", "sources"}  # the heads that are off, and the lens
+    for method in (one for one in EFFECTS.values() if one.of == "prediction" and one.name != "alti-logit"):
+        colour_by(visit, inline(method.title))
+        declared = [name for name in method.params.model_fields if name not in elsewhere]
+        controls = (
+            page.locator(".effects fieldset").filter(has=page.get_by_text(method.title, exact=True)).locator("label")
+        )
+        expect(controls).to_have_count(len(declared))
+    colour_by(visit, "ablation")
+    adjust(visit, "Ablation", "how", "reference")
+    texts = page.get_by_role("textbox", name="Reference texts")
+    expect(page.get_by_text("Type at least one reference text.")).to_be_visible()
+    texts.fill("The mat is red.\n\nA cat ran.")
+    texts.blur()
+    reference = {"method": {"name": "ablation", "how": "reference"}, "reference": ["The mat is red.", "A cat ran."]}
+    shows_effect(visit, 1, 2, effect(server, SHORT, "writer", **reference)["effects"][1][2])
+    page.get_by_role("button", name="switch 1.2 off").click()
+    expect(without(visit)).to_have_count(5)
+    page.get_by_role("button", name="all on").click()
+    axe.check(visit)
+    colour_by(visit, "direct contribution")
+    page.get_by_role("spinbutton", name="writes").fill("1")
+    page.get_by_role("spinbutton", name="writes").press("Enter")
+    writes = effect(server, SHORT, "writer", method={"name": "contribution", "writes": 1})["writes"][1][2]
+    said = f"Raises most “{writes[0]['text']}” (+{short(writes[0]['logit'])}); lowers most “{writes[1]['text']}”"
+    expect(page.get_by_text(said)).to_be_visible()
+    page.get_by_role("combobox", name="Lens").select_option(label="gradient × attention")
+    adjust(visit, "Gradient × attention", "sign", "clamp")
+    clamped = {"name": "gradient-attention", "sign": "clamp"}
+    visit.image("Heat map of head 1.2").wait_for()
+    strongest(visit, map_of(server, SHORT, "writer", method=clamped)[1, 2])
+
+
+def test_why_a_head_looks_there(visits: Begin, server: Server) -> None:
+    """Of the pinned cell: the terms of every key, and what the parts below bring through the query or the key, by hand, by a link, and without predictions."""
+    visit = visits()
+    page = visit.page
+    visit.open(address(model="writer", text=SHORT, head="1.2", view="map"))
+    cells = page.get_by_role("application", name=re.compile("^Cells of the heat map of")).first
+    cells.focus()
+    for step in ("Home", *("ArrowUp",) * 7, *("ArrowDown",) * 5, *("ArrowRight",) * 2, "Enter"):
+        cells.press(step)
+    page.get_by_role("button", name="why 1.2 looks there").click()
+    cell: dict[str, Any] = {"name": "score", "head": "1.2", "query": 5, "key": 2}
+    found = effect(server, SHORT, "writer", method=cell)
+    terms = found["score"]["terms"]
+    rows = page.get_by_role("region", name="Scores of the keys").get_by_role("row")
+    heads = ["key", "weight", "score", *(name for name in terms if name not in ("score", "weight"))]
+    expect(rows.first.locator("th")).to_have_text(heads)
+    order = np.argsort([-weight for weight in terms["weight"][:6]])
+    expect(rows).to_have_count(1 + len(order))
+    for place, key in enumerate(order.tolist()):
+        cells_of = [short(terms[name][key]) for name in ("score", *heads[3:])]
+        expect(rows.nth(1 + place).locator("td:not(:first-of-type)")).to_have_text(cells_of)
+    for side in ("query", "key"):
+        page.get_by_role("group", name="What brings the score through the").get_by_text(side, exact=True).click()
+        parts = effect(server, SHORT, "writer", method={**cell, "side": side})
+        listed = page.get_by_role("list", name="Parts of the score").get_by_role("listitem")
+        largest = max(
+            (abs(value) for row in parts["effects"] for value in row),
+            default=0.0,
+        )
+        sums = [abs(value) for name in ("mlp", "embedding", "bias") for value in parts["parts"][name]]
+        expect(listed.first).to_contain_text(short(max(largest, *sums)))
+    axe.check(visit)
+    rows.nth(1).get_by_role("button").click()
+    expect(rows.nth(1)).to_have_class(re.compile("here"))
+
+    linked = visits().open(address(text=SHORT, head="3.1", why="query", pins="q3 k2"))
+    expect(linked.page.get_by_role("heading", name="Why it looks there")).to_be_visible()
+    expect(linked.page.get_by_role("list", name="Parts of the score").get_by_role("listitem")).to_have_count(9)
+    linked.page.get_by_role("button", name="Close the score").click()
+    expect(linked.page.get_by_role("button", name="why 3.1 looks there")).to_be_visible()
