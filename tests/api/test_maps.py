@@ -336,6 +336,18 @@ def test_export_is_everything(server: Server, document: dict[str, Any], kind: st
     eventually(lambda: not list((server.home / "incoming").iterdir()), "the server's copy of the export to be gone")
 
 
+def test_web_page_of_chosen_heads(server: Server, document: dict[str, Any]) -> None:
+    """It names the heads that it has; a head that was not analysed, and anything that is no head, is rejected."""
+    page = {"format": "html", "heads": "0.1,1.2"}
+    answer = server.get(f"/analyses/{document['id']}/export", params=page)
+    assert (answer.status_code, 'data-fragment="head=0.1"' in answer.text) == (200, True)
+    assert len(answer.content) < len(
+        server.get(f"/analyses/{document['id']}/export", params={"format": "html"}).content
+    )
+    for wrong in ("7.7", "0", "0.1;1.2"):
+        assert problem(server, document, "export", **{**page, "heads": wrong}) == (422, "invalid-request")
+
+
 def test_without_maps(server: Server) -> None:
     """maps: false keeps thumbnails and measures; maps are 409 with what to do."""
     document = server.analyse(model="bert", text="No maps kept.", maps=False)

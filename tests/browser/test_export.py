@@ -8,6 +8,7 @@ import json
 import re
 import struct
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -15,7 +16,8 @@ from xml.etree import ElementTree
 import httpx
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, Download, Request, expect
+from numpy.typing import NDArray
+from playwright.sync_api import Browser, Download, Locator, Request, expect
 
 from tests.browser.axe import check
 from tests.browser.visit import Visit, address, box, comes_to, picture
@@ -23,6 +25,8 @@ from tests.support.server import Server, eventually
 
 TEXT = "The cat sat </script><script>alert(1)</script> <!-- on the mat. <img src=x onerror=alert(2)>"
 NODES = "document.querySelectorAll('script:not([data-answer]), img, iframe, object, embed, link, style, base').length"
+# Addresses of the maps that were read.
+MAPS = "performance.getEntriesByType('resource').filter(({ name }) => name.includes('/maps/')).map(({ name }) => name)"
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -235,7 +239,7 @@ def test_a_cell_is_part_of_link_undo_and_file(
 
     first.page.get_by_role("button", name="download").click()
     with first.page.expect_download() as download:
-        first.page.get_by_role("link", name="web page").click()
+        first.page.get_by_role("button", name="web page").click()
     file = tmp_path / "view.html"
     download.value.save_as(file)
     alone = Alone(browser, file)
@@ -252,3 +256,52 @@ def test_a_cell_is_part_of_link_undo_and_file(
     expect(first.page.locator(".readout")).to_contain_text("Point at a cell")
     second.submit(TEXT + " And more.")
     expect(second.page).not_to_have_url(re.compile("pins="))
+
+
+def test_a_chosen_head_of_a_long_text(
+    browser: Browser, server: Server, visits: Callable[..., Visit], tmp_path: Path
+) -> None:
+    """At 2,048 tokens the file has the head's factors, from which it draws the server's map and reads its numbers within the error that it states."""
+    letters = " ".join("abcdefgh"[i % 8] for i in range(2046))
+    first = visits()
+    first.open(address(model="sharp", text=letters, head="1.1", lens="weights", view="map", special="show"))
+    cells = "Cells of the heat map of head 1.1"
+    expect(first.page.get_by_role("application", name=cells)).to_be_visible()
+    first.page.get_by_role("button", name="download").click()
+    chosen = first.page.get_by_role("textbox", name="Heads of the web page")
+    expect(chosen).to_have_value("")
+    chosen.fill("1.1")
+    with first.page.expect_download() as download:
+        first.page.get_by_role("button", name="web page").click()
+    file = tmp_path / "head.html"
+    download.value.save_as(file)
+    assert file.stat().st_size < 2_000_000
+    assert set(re.findall('data-answer="(/(?:factors|maps)/[^"]+)"', file.read_text("utf-8"))) == {
+        f"/factors/{lens}/0.0" for lens in ("weights", "effective")
+    }
+    alone = Alone(browser, file)
+    alone.open()
+    expect(alone.page.get_by_text("rounded to within", exact=False).first).to_be_visible()
+    id_ = first.page.evaluate(MAPS)[0].split("/analyses/")[1].split("/")[0]
+    for lens, query in (("weights", 3), ("weights", 1000), ("weights", 2040), ("effective", 1500)):
+        row = {"layer": "1", "head": "1", "query": str(query), "format": "json"}
+        entries = np.array(server.get(f"/analyses/{id_}/maps/{lens}", params=row).json()["map"][0][0][0])
+        strongest = np.sort(np.abs(entries))[:-5:-1]
+        alone.page.evaluate("(hash) => { location.hash = hash }", f"head=1.1&view=map&lens={lens}&pins=q{query}")
+        readout = alone.page.locator(".readout").filter(has_text=re.compile(f"{number(query)}\\s*\u2192"))
+        expect(readout.get_by_role("button")).to_have_count(4 + 1)  # and one that copies the link
+        comes_to(partial(is_close, readout, strongest), True)
+    alone.close()
+
+
+def number(token: int) -> str:
+    """A token's number as the page writes it behind its text."""
+    return str(token).translate(
+        str.maketrans("0123456789", "\u2080\u2081\u2082\u2083\u2084\u2085\u2086\u2087\u2088\u2089")
+    )
+
+
+def is_close(readout: Locator, expected: NDArray[np.float64]) -> bool:
+    """Whether the strongest keys of a readout have these magnitudes, but for rounding to four decimals and that of the factors."""
+    found = [abs(float(text.replace("\u2212", "-"))) for text in readout.locator("button b").all_inner_texts()]
+    return len(found) == len(expected) and bool(np.abs(found - expected).max() <= 2e-3 * expected[0] + 5e-5)

@@ -89,6 +89,21 @@ def test_saved_as_a_page(browser: Browser, analysis: headscope.Analysis, tmp_pat
     page.close()
 
 
+def test_chosen_heads(browser: Browser, analysis: headscope.Analysis, tmp_path: Path) -> None:
+    """The first of them is open, the others of the grid are empty, and a sentence names them."""
+    path = tmp_path / "page.html"
+    headscope.show(analysis, heads=[(4, 5), "0.2"]).save(path)
+    page = browser.new_page()
+    page.goto(path.as_uri())
+    expect(page.get_by_role("img", name="Heat map of head 4.5")).to_be_visible()
+    expect(page.get_by_text("This file has 2 of the 4 heads: 0.2, 4.5.").first).to_be_visible()
+    page.close()
+    with pytest.raises(InvalidRequest):
+        headscope.show(analysis, "0.5", heads=["4.5"])
+    with pytest.raises(InvalidRequest):
+        headscope.show(analysis, heads=["3.3"])
+
+
 def test_too_large_for_a_notebook(
     analysis: headscope.Analysis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,7 +112,7 @@ def test_too_large_for_a_notebook(
     view = headscope.show(analysis)
     view.save(tmp_path / "page.html")
     assert (tmp_path / "page.html").stat().st_size > widget.MOST_BYTES
-    assert "fewer layers, heads or lenses" in view._repr_html_()
+    assert "Choose fewer heads" in view._repr_html_()
     monkeypatch.setattr("headscope.api.documents.standalone.MOST", {"float32": 0, "float16": 0, "uint8": 0})
     with pytest.raises(BudgetExceeded, match="fewer layers, heads or lenses"):
         headscope.show(analysis)

@@ -76,8 +76,12 @@ def tiny_model(
     inner: int | None = None,
     positions: int = 256,
     seed: int = 0,
+    spread: float = 0.02,
 ) -> Path:
-    """Save a random model of that family in `folder` and return it. Heads are `width // heads` wide, MLPs `inner`, by default twice the width of the model."""
+    """Save a random model of that family in `folder` and return it. Heads are `width // heads` wide, MLPs `inner`, by default twice the width of the model.
+
+    With a larger `spread` of its weights, heads choose among tokens.
+    """
     import torch
     import transformers
 
@@ -93,7 +97,7 @@ def tiny_model(
     special = {"bos_token_id": 0, "eos_token_id": 0}
     torch.manual_seed(seed)
     if family == "bert":
-        config = transformers.BertConfig(**shape, intermediate_size=inner, type_vocab_size=2)
+        config = transformers.BertConfig(**shape, intermediate_size=inner, type_vocab_size=2, initializer_range=spread)
         model = transformers.BertModel(config)
     elif family == "vit":
         config = transformers.ViTConfig(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -65,12 +66,29 @@ Column = tuple[str, list[Any]]
     help="Group tokens by word: add the strongest connection of every head, and with --json the maps by word.",
 )
 @click.option(
-    "-o", "--out", type=click.Path(path_type=Path, dir_okay=False), help="Save everything as a safetensors file."
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Save everything as a safetensors file, or if its name ends in .html, as a web page with the viewer.",
+)
+@click.option(
+    "--heads",
+    metavar="LAYER.HEAD,...",
+    callback=lambda _context, _parameter, value: _parse_heads(value),
+    help="Only the layers and heads that these have, such as 4.5,7.2. A web page has only these heads.",
 )
 @JSON
-def analyze(model: str, out: Path | None, params: tuple[str, ...], as_json: bool, words: bool, **options: Any) -> None:
+def analyze(
+    model: str,
+    out: Path | None,
+    heads: list[str],
+    params: tuple[str, ...],
+    as_json: bool,
+    words: bool,
+    **options: Any,
+) -> None:
     """Analyse TEXT ("-" reads standard input), an image or both, and print a summary of every head."""
-    request, given = _request(options), dict(parse_parameter(param) for param in params)
+    request, given = _request(options, heads), dict(parse_parameter(param) for param in params)
     path = Path(model).expanduser()
     if not path.is_dir() and not (path.suffix == GGUF and path.is_file()):
         Catalog(Settings(hub="any")).locate(model, pointer=None)  # fails before torch is loaded
@@ -82,7 +100,7 @@ def analyze(model: str, out: Path | None, params: tuple[str, ...], as_json: bool
         a = headscope.analyze(loaded, **request, maps=out is not None or words, progress=progress)
     if out is not None:
         try:
-            a.save(out)
+            headscope.show(a, heads=heads).save(out) if out.suffix == ".html" else a.save(out)
         except OSError as error:
             raise HeadscopeError("The file could not be written. Choose another place with --out.") from error
     if as_json:
@@ -91,7 +109,15 @@ def analyze(model: str, out: Path | None, params: tuple[str, ...], as_json: bool
         _print_heads(a, words=words)
 
 
-def _request(options: dict[str, Any]) -> dict[str, Any]:
+def _parse_heads(text: str | None) -> list[str]:
+    """Return the names of heads, separated by commas. Raises UsageError."""
+    names = text.split(",") if text else []
+    if not all(re.fullmatch(r"\d{1,5}\.\d{1,5}", name) for name in names):
+        raise click.UsageError("Heads are given as LAYER.HEAD, separated by commas, for example --heads 4.5,7.2.")
+    return names
+
+
+def _request(options: dict[str, Any], heads: list[str]) -> dict[str, Any]:
     """Return the options as arguments of headscope.analyze. A text, an image or a conversation is required."""
     text, generate, file = options["text"], options["generate"], options["messages"]
     if text is None and options["image"] is None and file is None:
@@ -99,8 +125,11 @@ def _request(options: dict[str, Any]) -> dict[str, Any]:
     text = sys.stdin.read() if text == "-" else text
     if text is not None:
         check_text(text)
+    places = [[int(part) for part in name.split(".")] for name in heads]
     return {
         **options,
+        "layers": sorted({layer for layer, _ in places}) or None,
+        "heads": sorted({head for _, head in places}) or None,
         "text": text,
         "messages": None if file is None else _read_messages(file),
         "lenses": options["lenses"] or ("weights", "effective"),

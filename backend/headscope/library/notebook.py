@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import html
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
+from ..api.documents.selection import Selection
 from ..api.documents.standalone import choose_precision, write_page
 from ..errors import InvalidRequest
 from .analysis import Analysis
@@ -14,8 +16,8 @@ MOST_HEIGHT = 4000
 # Most bytes of a page inside a notebook: 144 heads at 512 tokens with two lenses are 80 MB at most, and take Chromium a few seconds.
 MOST_BYTES = 100_000_000
 TOO_LARGE = (
-    "<p>These maps are too large for a notebook. Analyse fewer layers, heads or lenses "
-    '(<code>headscope.analyze(..., layers=[4], lenses=("weights",))</code>), '
+    "<p>These maps are too large for a notebook. Choose fewer heads "
+    '(<code>headscope.show(a, heads=["4.5", "7.2"])</code>), '
     'or write a page to open in a browser: <code>headscope.show(a).save("a.html")</code></p>'
 )
 
@@ -23,12 +25,13 @@ TOO_LARGE = (
 class NotebookView:
     """The viewer of an analysis. A notebook displays it as the last value of a cell."""
 
-    def __init__(self, a: Analysis, head: str = "", height: int = 720) -> None:
-        self._a, self._head, self._height = a, head, height
+    def __init__(self, a: Analysis, head: str = "", heads: Sequence[str] = (), height: int = 720) -> None:
+        self._a, self._head, self._heads, self._height = a, head, heads, height
 
     def save(self, path: str | Path) -> None:
         """Save the viewer as an HTML file."""
-        write_page(self._a.id, self._a.source, Path(path), [], f"head={self._head}" if self._head else "")
+        fragment = f"head={self._head}" if self._head else ""
+        write_page(self._a.id, self._a.source, Path(path), [], fragment, self._heads)
 
     def _repr_html_(self) -> str:
         """Return a frame with its own origin, isolated from the notebook.
@@ -48,23 +51,34 @@ class NotebookView:
         )
 
 
-def show(a: Analysis, head: tuple[int, int] | str | None = None, *, height: int = 720) -> NotebookView:
+def show(
+    a: Analysis,
+    head: tuple[int, int] | str | None = None,
+    *,
+    heads: Sequence[tuple[int, int] | str] | None = None,
+    height: int = 720,
+) -> NotebookView:
     """Show the analysis in a notebook, as the page draws it: a grid of all heads, and one head as a map and as a graph.
 
-    `head` is the head to open first, (4, 5) or "4.5"; `height` is in px. Raises InvalidRequest for a head that was not analysed, and BudgetExceeded if the maps
-    are too large for a page: analyse fewer layers, heads or lenses. The view raises Unsupported if the page has not been built (make page).
+    `head` is the head to open first, (4, 5) or "4.5"; `heads` are the heads to include, all by default; `height` is in px. Raises InvalidRequest for a head that
+    was not analysed, and BudgetExceeded if the maps are too large for a page: choose fewer heads, or analyse fewer lenses. The view raises Unsupported if the
+    page has not been built (make page).
 
     >>> import headscope
     >>> a = headscope.analyze("minilm", "The cat sat.")
-    >>> view = headscope.show(a, "4.5")
+    >>> view = headscope.show(a, "4.5", heads=["4.5", "4.7"])
     """
     if not 1 <= height <= MOST_HEIGHT:
         raise InvalidRequest(f"height must be between 1 and {MOST_HEIGHT} px.", pointer="/height")
-    choose_precision(a.source)
+    chosen = [_name(one) for one in heads or ()]
+    choose_precision(Selection(a.source, chosen) if chosen else a.source)
     if head is None:
-        return NotebookView(a, height=height)
-    known = {f"{layer}.{number}" for layer in a.layers for number in a.heads}
-    named = head if isinstance(head, str) else ".".join(str(int(part)) for part in head)
-    if named not in known:
+        return NotebookView(a, heads=chosen, height=height)
+    known = chosen or [f"{layer}.{number}" for layer in a.layers for number in a.heads]
+    if _name(head) not in known:
         raise InvalidRequest('head must be one that was analysed, such as (4, 5) or "4.5".', pointer="/head")
-    return NotebookView(a, named, height)
+    return NotebookView(a, _name(head), chosen, height)
+
+
+def _name(head: tuple[int, int] | str) -> str:
+    return head if isinstance(head, str) else ".".join(str(int(part)) for part in head)

@@ -22,6 +22,7 @@ from safetensors import SafetensorError, safe_open
 
 from ..core.arrays import Array
 from ..core.csv_text import csv_text
+from ..core.factors import Factors, Whole
 from ..core.lazy import pa, pq
 from ..core.streams import PIECE, ByteSink, Chunks, save, zip_stream
 from ..errors import BudgetExceeded
@@ -59,6 +60,12 @@ class Source(Protocol):
     def parts(self, lens: str) -> Iterator[MapPart]:
         """Yield all maps of a lens, some megabytes at a time: layer by layer, head by head, row by row."""
 
+    def is_factored(self, lens: str) -> bool:
+        """Return whether factors of the maps of a lens are kept, where they have some."""
+
+    def factors(self, lens: str, layers: slice, heads: slice) -> Iterator[Factors]:
+        """Yield what is kept of each of these heads."""
+
 
 @dataclass(frozen=True)
 class Flat:
@@ -74,6 +81,13 @@ class Flat:
     def parts(self, lens: str) -> Iterator[MapPart]:
         for layers, heads in blocks(self.document["shapes"][lens]):
             yield MapPart(layers.start, heads.start, 0, self.whole_maps[lens][layers, heads][0])
+
+    def is_factored(self, lens: str) -> bool:
+        return False
+
+    def factors(self, lens: str, layers: slice, heads: slice) -> Iterator[Factors]:
+        for layer in self.whole_maps[lens][layers, heads]:
+            yield from (Whole(head[None]) for head in layer)
 
 
 def _pieces(array: Array) -> Chunks:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from itertools import accumulate
 from typing import Any
@@ -35,8 +35,7 @@ NAMES = {part: name for name, part in PARTS.items()}
 
 def encode(factors: Factors) -> bytes:
     """Return the document of a head."""
-    tensors: dict[str, Array] = {}
-    described = _describe(factors, "", tensors)
+    described, tensors = split(factors)
     document: bytes = save(tensors, {"head": json.dumps(described)})
     return document
 
@@ -46,9 +45,20 @@ def decode(data: bytes) -> Factors:
     try:
         length = int.from_bytes(data[:8], "little")
         described = json.loads(json.loads(data[8 : 8 + length])["__metadata__"]["head"])
-        factors: Factors = _build(described, "", load(data))
+        return join(described, load(data))
     except (SafetensorError, ValueError, LookupError, TypeError) as error:
         raise Corrupt from error
+
+
+def split(factors: Factors) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Return the fields of the factors of a head that are not arrays, as JSON, and the arrays by name."""
+    tensors: dict[str, Array] = {}
+    return _describe(factors, "", tensors), tensors
+
+
+def join(described: Mapping[str, Any], tensors: Mapping[str, Array]) -> Factors:
+    """Return the factors that `split` took apart."""
+    factors: Factors = _build(described, "", tensors)
     return factors
 
 
@@ -64,14 +74,16 @@ def _describe(part: Any, prefix: str, tensors: dict[str, Array]) -> dict[str, An
     return described
 
 
-def _build(described: dict[str, Any], prefix: str, tensors: dict[str, Array]) -> Any:
+def _build(described: Mapping[str, Any], prefix: str, tensors: Mapping[str, Array]) -> Any:
     """Return the part that _describe described."""
-    part = PARTS[described.pop("kind")]
-    for name, value in described.items():
-        if isinstance(value, dict):
-            described[name] = _build(value, f"{prefix}{name}.", tensors)
+    part = PARTS[described["kind"]]
+    parts = {
+        name: _build(value, f"{prefix}{name}.", tensors) if isinstance(value, dict) else value
+        for name, value in described.items()
+        if name != "kind"
+    }
     arrays = {one.name: tensors[prefix + one.name] for one in fields(part) if prefix + one.name in tensors}
-    return part(**described, **arrays)
+    return part(**parts, **arrays)
 
 
 def read_factors(

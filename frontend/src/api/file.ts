@@ -1,9 +1,14 @@
 /** The Source of one analysis that was exported as a page, which contains the responses of the REST interface. */
-import type { Declaration, Head } from '../lib/data/analysis'
+import { type Declaration, type Head, headName } from '../lib/data/analysis'
 import { type Source, SourceError } from '../lib/data/source'
+import { overviewPool, type Part, partName } from '../lib/maths/details'
+import { type Factors, noMap, wholeMap } from '../lib/maths/factors'
 import type { Matrix, Tiles } from '../lib/maths/matrix'
 import { dequantise } from '../lib/maths/matrix'
+import { type Computed, computePart } from '../lib/maths/tiles'
+import { Cache } from '../lib/net/cache'
 import { readSafetensors, type Tensor, tensor } from '../lib/net/safetensors'
+import { type Kept, readFactors } from './factors'
 import { withOriginalIndices } from './original-indices'
 import { readTiles } from './tiles'
 import {
@@ -59,7 +64,14 @@ const halfError = (data: Float32Array) =>
 const dataAddress = (png: ArrayBuffer) =>
   `data:image/png;base64,${btoa(Array.from(new Uint8Array(png), (byte) => String.fromCharCode(byte)).join(''))}`
 
+const wholeOf = ({ queries, keys }: Factors, pool: number): Part => ({ pool, queries: [0, queries], keys: [0, keys] })
+
+/** Heads that are kept in memory: those of a comparison, and the ones before. */
+const HEADS = 4
+
 export function fileSource(answers: Responses): Source {
+  const heads = new Cache<Kept>(HEADS)
+  const overviews = new Cache<Computed>(HEADS)
   async function bytes(path: string): Promise<ArrayBuffer> {
     const found = await answers(path)
     if (!found) throw new SourceError(ALONE, 'alone', 404)
@@ -73,16 +85,47 @@ export function fileSource(answers: Responses): Source {
   const alone = async () => {
     throw new SourceError(ALONE, 'alone', 405)
   }
+  let read: Promise<WireAnalysis> | undefined
+  const document = () => {
+    read ??= json<WireAnalysis>('/analysis')
+    return read
+  }
   async function analysis() {
     const image = await answers('/image')
-    return readAnalysis(await json<WireAnalysis>('/analysis'), image ? dataAddress(image) : '')
+    return readAnalysis(await document(), image ? dataAddress(image) : '')
   }
 
   /** The position of a head in the arrays of the page. */
   async function place({ layer, head }: Head): Promise<Head> {
-    const { layer_numbers, head_numbers } = await json<WireAnalysis>('/analysis')
+    const { layer_numbers, head_numbers } = await document()
     return { layer: layer_numbers.indexOf(layer), head: head_numbers.indexOf(head) }
   }
+
+  /** The map of a head; undefined if the page has factors of its lens instead. */
+  async function mapOf(lens: string, { layer, head }: Head): Promise<Matrix | undefined> {
+    const found = await answers(`/maps/${lens}/${layer}`)
+    if (!found) return undefined
+    const read = readSafetensors(found)
+    return readMap(read, tensor(read, 'map').shape[1] === 1 ? 0 : head)
+  }
+
+  const kept = (lens: string, at: Head): Promise<Kept> =>
+    heads.get(`${lens} ${headName(at)}`, async () => {
+      const whole = await mapOf(lens, at)
+      if (whole) return { factors: wholeMap(whole.data, whole.cols), error: whole.error ?? 0 }
+      const found = await answers(`/factors/${lens}/${headName(at)}`)
+      if (found) return readFactors(found)
+      const info: WireAnalysis['maps'][string] | undefined = (await document()).maps[lens]
+      if (!info) throw new SourceError(ALONE, 'alone', 404)
+      return { factors: noMap(info.shape[2], info.shape[3]), error: 0 }
+    })
+
+  /** The overview of a map and its sums take one pass. */
+  const overviewOf = (lens: string, at: Head, pool: number): Promise<Computed> =>
+    overviews.get(`${lens} ${headName(at)} ${pool}`, async () => {
+      const { factors } = await kept(lens, at)
+      return computePart(factors, wholeOf(factors, pool))
+    })
 
   return withOriginalIndices({
     async catalogue() {
@@ -115,8 +158,29 @@ export function fileSource(answers: Responses): Source {
 
     async map(_id, lens, wanted) {
       const at = await place(wanted)
-      const found = await tensors(`/maps/${lens}/${at.layer}`)
-      return readMap(found, tensor(found, 'map').shape[1] === 1 ? 0 : at.head)
+      const whole = await mapOf(lens, at)
+      if (whole) return whole
+      const { factors, error } = await kept(lens, at)
+      const { data } = await computePart(factors, wholeOf(factors, 1))
+      return { data, rows: factors.queries, cols: factors.keys, exact: true, error }
+    },
+
+    async mapPart(_id, lens, wanted, part) {
+      const at = await place(wanted)
+      const { factors, error } = await kept(lens, at)
+      const { pool, queries, keys } = part
+      const isWhole = partName(part) === partName(wholeOf(factors, pool))
+      const { data } = isWhole ? await overviewOf(lens, at, pool) : await computePart(factors, part)
+      const [rows, cols] = [queries, keys].map(([from, to]) => Math.ceil((to - from) / pool))
+      // A copy of what is kept, as its reader frees it.
+      const own = { data: isWhole ? data.slice() : data, rows, cols, error }
+      return pool === 1 ? { ...own, exact: true } : { ...own, exact: false, pool }
+    },
+
+    async sums(_id, lens, wanted) {
+      const at = await place(wanted)
+      const { queries, keys } = (await kept(lens, at)).factors
+      return (await overviewOf(lens, at, overviewPool(queries, keys))).sums
     },
 
     async overview(_id, name, lens) {

@@ -155,8 +155,12 @@ export function server(key = ''): Source {
       return (values as unknown[]).flat(3) as (number | null)[]
     },
 
-    exportUrl: (id, format, view) =>
-      PREFIX + of(id, ['export'], format === 'html' && view ? { format, view } : { format }),
+    exportUrl: (id, format) => PREFIX + of(id, ['export'], { format }),
+
+    async exportPage(id, heads, view) {
+      const query = { format: 'html', ...(heads.length > 0 ? { heads: heads.join() } : {}), ...(view ? { view } : {}) }
+      return (await call(of(id, ['export'], query))).blob()
+    },
   })
 }
 

@@ -41,6 +41,8 @@ interface AnalysisContext {
   titleOf: (model: string) => string
   /** The URL of an analysis as a file of a format; null if not available. */
   exportUrl: (id: string, format: string) => string | null
+  /** Chosen heads of an analysis, or all of them, as a web page that opens with this view; undefined if not available. */
+  exportPage?: ((id: string, heads: readonly string[]) => Promise<Blob>) | undefined
   /** What heads do to predictions. */
   effects: HeadEffects
   /** Masking of tokens; undefined if analyses cannot be requested. */

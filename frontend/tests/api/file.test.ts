@@ -81,7 +81,7 @@ describe('a map of an exported page', () => {
 
 describe('the source behind an exported page', () => {
   const values = f32([2, 2, 2], 1, 3, Number.NaN, 5, 6, 6, Number.NaN, Number.NaN)
-  const numbers = { layer_numbers: [0, 4], head_numbers: [0, 1] }
+  const numbers = { layer_numbers: [0, 4], head_numbers: [0, 1], maps: {} }
   const source = fileSource(async (path) => {
     if (path === '/analysis') return new TextEncoder().encode(JSON.stringify(numbers)).buffer
     return path === '/measures/entropy/weights' ? written({ values }) : undefined

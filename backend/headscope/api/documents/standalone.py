@@ -11,10 +11,12 @@ import gzip
 import hashlib
 import html
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
+from math import prod
 from pathlib import Path
 from typing import Literal
+from urllib.parse import parse_qsl, urlencode
 
 import numpy as np
 from safetensors.numpy import save as to_safetensors
@@ -31,6 +33,8 @@ from ..schemas.methods import DeclarationSchema, LensSchema, MeasureSchema, desc
 from ..schemas.models import ModelCard
 from .analyses import to_document
 from .arrays import encode_image, quantise
+from .page_factors import pack
+from .selection import Selection
 from .thumbnails import draw_without
 
 _API = Path(__file__).resolve().parents[1]
@@ -40,6 +44,10 @@ MIB = 1024 * 1024
 # Largest total size of the maps at each precision, in bytes before gzip and base64. Maps above the last limit are rejected.
 MOST: dict[Precision, int] = {"float32": 16 * MIB, "float16": 32 * MIB, "uint8": 128 * MIB}
 WIDTH: dict[Precision, int] = {"float32": 4, "float16": 2, "uint8": 1}
+# Largest page with factors, in bytes.
+MOST_BYTES = 50_000_000
+# Longer maps have no thumbnails without special tokens and sinks, as the viewer reads them in parts.
+LONGEST = 2048
 POLICY = (
     "default-src 'none'; script-src 'sha256-{script}'; style-src 'sha256-{style}'; img-src data: blob:; base-uri 'none'; form-action 'none'; "
     "require-trusted-types-for 'script'; trusted-types svelte-trusted-html"
@@ -66,16 +74,22 @@ def page_folder() -> Path:
     return packaged if packaged.is_dir() else _API.parents[2] / "frontend" / "dist"
 
 
-def write_page(id_: str, source: Source, path: Path, models: list[ModelCard], fragment: str = "") -> None:
+def write_page(
+    id_: str, source: Source, path: Path, models: list[ModelCard], fragment: str = "", heads: Sequence[str] = ()
+) -> None:
     """Write the page to a file. Arguments and errors are those of stream_page."""
-    save(stream_page(id_, source, models, fragment), path)
+    save(stream_page(id_, source, models, fragment, heads), path)
 
 
-def stream_page(id_: str, source: Source, models: list[ModelCard], fragment: str = "") -> Chunks:
-    """Stream the page of an analysis. `models` describes its model, if known; `fragment` selects the initial view, such as head=4.5.
+def stream_page(
+    id_: str, source: Source, models: list[ModelCard], fragment: str = "", heads: Sequence[str] = ()
+) -> Chunks:
+    """Stream the page of an analysis, or of chosen heads of it, such as 4.5.
 
-    Raises what stream_html raises.
+    `models` describes its model, if known; `fragment` selects the initial view, such as head=4.5. Raises what stream_html and Selection raise.
     """
+    if heads:
+        source, fragment = Selection(source, heads), _open_one_of(heads, fragment)
     documents = {
         "/analysis": to_document(id_, None, source),
         "/models": Page(items=models),
@@ -89,8 +103,14 @@ def stream_page(id_: str, source: Source, models: list[ModelCard], fragment: str
     return stream_html(source, page_folder() / "viewer", answers, fragment)
 
 
+def _open_one_of(heads: Sequence[str], fragment: str) -> str:
+    """Return a view that opens one of the heads: its own, if it is one of them."""
+    view = dict(parse_qsl(fragment))
+    return fragment if view.get("head") in heads else urlencode({**view, "head": heads[0]})
+
+
 def stream_html(stored: Source, viewer: Path, answers: dict[str, bytes], fragment: str = "") -> Chunks:
-    """Stream the viewer and an analysis, with one layer in memory at a time. `answers` are JSON responses by path.
+    """Stream the viewer and an analysis, with one layer in memory at a time, or with the whole page if it has factors. `answers` are JSON responses by path.
 
     Raises BudgetExceeded if the maps are too large for a page, Unsupported if the viewer is not built, Corrupt if the result is damaged.
     """
@@ -99,23 +119,86 @@ def stream_html(stored: Source, viewer: Path, answers: dict[str, bytes], fragmen
     policy = POLICY.format(script=_digest(script), style=_digest(style))
     title = html.escape(f"Headscope: {stored.document['request']['model']}, {len(stored.document['tokens'])} tokens")
     head = PAGE.format(policy=html.escape(policy), title=title, style=style, fragment=html.escape(fragment))
+    embedded: Iterable[bytes] = (
+        _embed(*one) for one in chain(answers.items(), _arrays(stored), _maps(stored, precision))
+    )
+    if factored := [lens for lens in stored.document["kept"] if lens not in _mapped(stored)]:
+        embedded = _with_factors(stored, factored, embedded, MOST_BYTES - len(head) - len(script))
     yield head.encode()
-    for name, answer in chain(answers.items(), _arrays(stored), _maps(stored, precision)):
-        yield _embed(name, answer).encode()
+    yield from embedded
     yield f'<script type="module">{script}</script>\n</body>\n</html>\n'.encode()
 
 
 def choose_precision(stored: Source) -> Precision:
-    """Return the highest precision at which all maps fit into a page. Raises BudgetExceeded if none does."""
-    shapes = stored.document["shapes"]
-    entries = sum(int(np.prod(shapes[lens])) for lens in stored.document["kept"])
+    """Return the highest precision at which the maps of a page fit into it. Raises BudgetExceeded if none does."""
+    entries = _entries(stored, _mapped(stored))
     for precision, most in MOST.items():
         if entries * WIDTH[precision] <= most:
             return precision
     raise BudgetExceeded(
-        "These maps are too large for a web page. Export them as safetensors, or analyse fewer layers, heads or lenses.",
+        "These maps are too large for a web page. Choose fewer heads, export them as safetensors, or analyse fewer layers, heads or lenses.",
         limit=MOST["uint8"],
         actual=entries,
+    )
+
+
+def _mapped(stored: Source) -> list[str]:
+    """Return the lenses of which a page has maps: all if they fit in float32, otherwise those of which no factors are kept."""
+    kept: list[str] = stored.document["kept"]
+    if _entries(stored, kept) * WIDTH["float32"] <= MOST["float32"]:
+        return kept
+    return [lens for lens in kept if not stored.is_factored(lens)]
+
+
+def _entries(stored: Source, lenses: Iterable[str]) -> int:
+    """Return the number of entries of the maps of some lenses."""
+    return sum(int(_exist(stored, lens).sum()) * prod(_sides(stored, lens)) for lens in lenses)
+
+
+def _exist(stored: Source, lens: str) -> Array:
+    """Return which heads there are, [L, H] (bool)."""
+    return ~np.isnan(stored.arrays[f"tile/{lens}/scale"])
+
+
+def _sides(stored: Source, lens: str) -> list[int]:
+    sides: list[int] = stored.document["shapes"][lens][2:]
+    return sides
+
+
+def _with_factors(stored: Source, lenses: list[str], embedded: Iterable[bytes], most: int) -> list[bytes]:
+    """Return a response with the factors of every head, and the other embedded responses. Raises BudgetExceeded if they take more than `most` bytes.
+
+    Factors come first: thumbnails take longer, and are not needed to know that the page is too large.
+    """
+    heads = np.argwhere(_exist(stored, lenses[0])).tolist()
+    rest = sum(values.nbytes for values in stored.arrays.values()) * 4 // 3
+    found, size = list[bytes](), 0
+    for done, (layer, head) in enumerate(heads, 1):
+        for lens in lenses:
+            (one,) = stored.factors(lens, slice(layer, layer + 1), slice(head, head + 1))
+            found.append(_embed(f"/factors/{lens}/{layer}.{head}", pack(one)))
+            size += len(found[-1])
+        if size + rest > most:
+            raise _too_large(len(heads), size // done, rest, most)
+    found += embedded
+    if (whole := sum(map(len, found))) > most:
+        raise _too_large(len(heads), size // len(heads), whole - size, most)
+    return found
+
+
+def _too_large(heads: int, each: int, rest: int, most: int) -> BudgetExceeded:
+    """Return the error for a page with so many heads of `each` bytes, and `rest` bytes beside them."""
+    what = "1 head" if heads == 1 else f"{heads} heads"
+    size, fit = each * heads + rest, max(0, (most - rest) // each)
+    advice = (
+        f"Choose fewer heads: {fit} fit"
+        if 0 < fit < heads
+        else "Analyse fewer lenses or tokens, or export the analysis as safetensors"
+    )
+    return BudgetExceeded(
+        f"A web page with {what} of this text would take about {size / 1e6:,.1f} MB; the limit is {MOST_BYTES / 1e6:g} MB. {advice}.",
+        limit=MOST_BYTES,
+        actual=size,
     )
 
 
@@ -128,7 +211,8 @@ def _arrays(stored: Source) -> Iterator[tuple[str, bytes]]:
             to_safetensors({part: arrays[f"tile/{lens}/{part}"] for part in ("tiles", "scale", "offset")}),
         )
     for lens in document["kept"]:
-        yield f"/grid/{lens}/without", to_safetensors(draw_without(stored, lens, "both"))
+        if max(_sides(stored, lens)) <= LONGEST:
+            yield f"/grid/{lens}/without", to_safetensors(draw_without(stored, lens, "both"))
     for measure, lenses in document["measures"].items():
         for lens in lenses:
             yield (
@@ -139,7 +223,7 @@ def _arrays(stored: Source) -> Iterator[tuple[str, bytes]]:
 
 def _maps(stored: Source, precision: Precision) -> Iterator[tuple[str, bytes]]:
     """Yield one response per layer, so that the viewer decodes only what it shows."""
-    for lens in stored.document["kept"]:
+    for lens in _mapped(stored):
         for layer in range(stored.document["shapes"][lens][0]):
             values = stored.maps(lens, slice(layer, layer + 1), slice(None))
             yield f"/maps/{lens}/{layer}", to_safetensors(_encode(values, precision, LENSES[lens].signed))
@@ -157,10 +241,10 @@ def _to_float32(values: Array) -> Array:
     return np.ascontiguousarray(values, dtype=np.float32)
 
 
-def _embed(name: str, answer: bytes) -> str:
+def _embed(name: str, answer: bytes) -> bytes:
     """Return the script element of a response."""
     packed = base64.b64encode(gzip.compress(answer, 6, mtime=0)).decode("ascii")
-    return f'<script type="text/plain" data-answer="{html.escape(name)}">{packed}</script>\n'
+    return f'<script type="text/plain" data-answer="{html.escape(name)}">{packed}</script>\n'.encode()
 
 
 def _read_viewer(folder: Path, kind: str) -> str:

@@ -53,16 +53,24 @@ async def export_file(
             description="For html: what the page shows first, as in its address, such as head=4.5&lens=effective.",
         ),
     ] = "",
+    heads: Annotated[
+        str,
+        Query(
+            max_length=4_000,
+            pattern=r"^$|^\d{1,5}\.\d{1,5}(,\d{1,5}\.\d{1,5})*$",
+            description="For html: the heads that the page has, such as 4.5,7.2; all by default.",
+        ),
+    ] = "",
 ) -> Response:
-    """Export the analysis as one file. `html` is a self-contained page with the viewer; `csv` and `parquet` have one row per entry of every map; `headvis` is a
-    zip file for HeadVis and requires the measures head_roles, qk_distance, entropy and max_activation.
+    """Export the analysis as one file. `html` is a self-contained page with the viewer, of all or of chosen heads; `csv` and `parquet` have one row per entry of
+    every map; `headvis` is a zip file for HeadVis and requires the measures head_roles, qk_distance, entropy and max_activation.
     """
     streams: dict[Format, Callable[[Stored], Chunks]] = {
         "safetensors": export.stream_safetensors,
         "npz": export.stream_npz,
         "parquet": partial(export.stream_parquet, by_layer=BY_LAYER),
         "csv": partial(export.stream_csv, by_layer=BY_LAYER),
-        "html": partial(_stream_page, analysis, view),
+        "html": partial(_stream_page, analysis, view, heads),
         "headvis": _stream_headvis,
     }
     return await send_file(analysis, streams[format_], format_)
@@ -110,8 +118,8 @@ def _stream_headvis(stored: Stored) -> Chunks:
     return headvis.stream(headvis.summary_of_analysis(stored))
 
 
-def _stream_page(analysis: Resource, view: str, stored: Stored) -> Chunks:
+def _stream_page(analysis: Resource, view: str, heads: str, stored: Stored) -> Chunks:
     models = []
     with suppress(Unknown):  # it has been removed from the catalog
         models.append(ModelCard(**analysis.service.catalog.describe(stored.document["request"]["model"])))
-    return stream_page(analysis.id, stored, models, view)
+    return stream_page(analysis.id, stored, models, view, heads.split(",") if heads else ())

@@ -34,6 +34,15 @@ export async function firstThatFits<A, T>(all: readonly A[], attempt: (one: A) =
   throw refused
 }
 
+/** The most entries of all maps in a web page. */
+const PAGE_ENTRIES = 128 * 2 ** 20
+
+/** Whether a web page of all heads is likely to be small enough. */
+export function pageHasAll({ maps }: Pick<Analysis, 'maps'>): boolean {
+  const sizes = Object.values(maps).map(({ shape }) => shape.reduce((product, size) => product * size, 1))
+  return sizes.reduce((sum, size) => sum + size, 0) <= PAGE_ENTRIES
+}
+
 /** Add a warning that says what was left out. */
 export function withLeftOut(analysis: Analysis, { limit, actual }: SourceError): Analysis {
   const room = limit && actual ? `${bytes(actual)}, and the limit is ${bytes(limit)}` : 'too much memory'

@@ -116,8 +116,9 @@ export interface Source {
   overview(id: string, measure: string, lens: string, signal: AbortSignal): Promise<(number | null)[][]>
   /** The values of one head along its tokens, or a single number. */
   measure(id: string, measure: string, lens: string, head: Head, signal: AbortSignal): Promise<(number | null)[]>
-  /** `view`: for a page, what it shows first, as in the address. */
-  exportUrl(id: string, format: string, view: string): string | null
+  exportUrl(id: string, format: string): string | null
+  /** A web page with the viewer and these heads, or all of them. `view`: what it shows first, as in the address. */
+  exportPage?(id: string, heads: readonly string[], view: string): Promise<Blob>
 }
 
 /** The message for an error: the source's own, or that of a fault in the page, with what to do. */

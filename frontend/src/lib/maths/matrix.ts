@@ -51,7 +51,7 @@ const GRID_BYTES = 300_000
 export const thumbnailSide = (heads: number): number =>
   Math.max(8, Math.min(LARGEST_SIDE, Math.floor(Math.sqrt(GRID_BYTES / Math.max(1, heads)))))
 
-export function dequantise(bytes: Uint8Array, scale: number, offset: number): Float32Array {
+export function dequantise(bytes: ArrayLike<number>, scale: number, offset: number): Float32Array {
   const values = new Float32Array(bytes.length)
   for (let i = 0; i < bytes.length; i++) values[i] = offset + scale * bytes[i]
   return values

@@ -1,5 +1,5 @@
 /** Read safetensors: eight bytes of header length, a JSON header, then the bytes of every tensor. */
-type TensorData = Float32Array | Uint8Array
+type TensorData = Float32Array | Uint8Array | Int16Array | Int32Array
 export interface Tensor {
   shape: number[]
   data: TensorData
@@ -14,17 +14,28 @@ interface Entry {
 
 const HEADER_LIMIT = 1 << 20
 /** Bytes of one entry. */
-const WIDTHS: Record<string, number> = { F32: 4, F16: 2, U8: 1 }
+const WIDTHS: Record<string, number> = { F32: 4, F16: 2, I32: 4, I16: 2, U8: 1, BOOL: 1 }
 
-export function readSafetensors(buffer: ArrayBuffer): Map<string, Tensor> {
+const TYPES = { F32: Float32Array, I32: Int32Array, I16: Int16Array, U8: Uint8Array, BOOL: Uint8Array }
+
+/** The header of a file, and where its tensors begin. */
+function readHeader(buffer: ArrayBuffer): { header: Record<string, unknown>; base: number } {
   if (buffer.byteLength < 8) throw new Error('safetensors: shorter than its header length')
   const length = Number(new DataView(buffer).getBigUint64(0, true))
   if (length > HEADER_LIMIT || 8 + length > buffer.byteLength) throw new Error('safetensors: header out of bounds')
-  const header: Record<string, Entry> = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 8, length)))
+  return { header: JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 8, length))), base: 8 + length }
+}
+
+/** The metadata of a file: texts by name. */
+export const readMetadata = (buffer: ArrayBuffer): Record<string, string> =>
+  (readHeader(buffer).header.__metadata__ ?? {}) as Record<string, string>
+
+export function readSafetensors(buffer: ArrayBuffer): Map<string, Tensor> {
+  const { header, base } = readHeader(buffer)
   const tensors = new Map<string, Tensor>()
-  for (const [name, entry] of Object.entries(header)) {
+  for (const [name, entry] of Object.entries(header as Record<string, Entry>)) {
     if (name === '__metadata__') continue
-    const read = { shape: entry.shape, data: view(buffer, 8 + length, entry) }
+    const read = { shape: entry.shape, data: view(buffer, base, entry) }
     tensors.set(name, entry.dtype === 'F16' ? { ...read, half: true } : read)
   }
   return tensors
@@ -35,11 +46,10 @@ function view(buffer: ArrayBuffer, base: number, { dtype, shape, data_offsets: [
   const width = WIDTHS[dtype]
   if (!width) throw new Error(`safetensors: dtype ${dtype} is not read here`)
   if (to - from !== count * width || base + to > buffer.byteLength) throw new Error('safetensors: tensor out of bounds')
-  if (width === 1) return new Uint8Array(buffer, base + from, count)
-  if (width === 2) return halves(new DataView(buffer, base + from, 2 * count), count)
+  if (dtype === 'F16') return halves(new DataView(buffer, base + from, 2 * count), count)
+  const [start, Typed] = [base + from, TYPES[dtype as keyof typeof TYPES]]
   // A view needs an aligned start, so a header of odd length costs one copy.
-  const start = base + from
-  return start % 4 === 0 ? new Float32Array(buffer, start, count) : new Float32Array(buffer.slice(start, base + to))
+  return start % width === 0 ? new Typed(buffer, start, count) : new Typed(buffer.slice(start, base + to))
 }
 
 function halves(bytes: DataView, count: number): Float32Array {
