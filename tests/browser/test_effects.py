@@ -253,6 +253,11 @@ def test_maps_are_seen_like_those_of_a_lens(visits: Begin, server: Server, model
     integrated = map_of(server, SHORT, "writer", method="integrated-gradients", position=3, target=second["id"])
     expect(image).to_have_accessible_description(re.compile("^Integrated gradients, .* exact"))
     strongest(visit, integrated[1, 2])
+    page.get_by_role("combobox", name="Lens").select_option(label="ALTI-Logit")
+    traced = map_of(server, SHORT, "writer", method="alti-logit", position=3, target=second["id"])
+    expect(image).to_have_accessible_description(re.compile("^ALTI-Logit, .* exact"))
+    strongest(visit, traced[1, 2])
+    page.get_by_role("combobox", name="Lens").select_option(label="integrated gradients")
     page.get_by_role("group", name="Compare", exact=True).get_by_text("side by side").click()
     expect(visit.image("Weights map of head 1.2")).to_be_visible()
 

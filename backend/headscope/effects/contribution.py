@@ -36,10 +36,10 @@ def contributions_of_heads(written: Tensor, gradient: Tensor) -> Tensor:
     return (written.double() * gradient.double()).sum((0, 2))
 
 
-def contributions_of_sources(
+def contributions_of_cells(
     weights: Tensor, values: Tensor, output: Tensor, written: Tensor, gradient: Tensor
 ) -> Tensor:
-    """Return what every head contributes through each of the tokens that it attends to, [H, K] in float64.
+    """Return what every head contributes at each query through each of the tokens that it attends to, [H, Q, K] in float64.
 
     weights [H, Q, K], values [G, K, D], output [H, Q, D] = weights @ values; written and gradient [Q, H, D]. Where a gate, or a normalisation with its
     statistics held fixed, multiplies the output before it is written, it multiplies every value in the same way.
@@ -49,7 +49,7 @@ def contributions_of_sources(
     factor = torch.where(output == 0, 0, written / output)
     values = values.double().repeat_interleave(len(weights) // len(values), 0)  # [G, K, D] -> [H, K, D]
     along = (gradient * factor) @ values.mT  # [H, Q, K]
-    return (weights.double() * along).sum(1)
+    return weights.double() * along
 
 
 CONTRIBUTION = EffectMethod(

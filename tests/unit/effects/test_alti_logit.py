@@ -37,6 +37,8 @@ def test_is_contributions_times_rollout(family: str) -> None:
         np.testing.assert_allclose(e.sources[layer], sources @ below, atol=1e-5 * np.abs(plain.effects).max())
         below = alone[layer].astype(float) @ below
     np.testing.assert_array_equal(e.effects, plain.effects)
+    np.testing.assert_array_equal(e.maps[:, :, 4], e.sources)
+    assert np.count_nonzero(np.delete(e.maps, 4, axis=2)) == 0
     np.testing.assert_allclose(e.sources.sum(-1), e.effects, atol=1e-5 * np.abs(e.effects).max())
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -15,7 +15,7 @@ from ...core.attention import Layer, required
 from ...core.lazy import Tensor, torch
 from ...effects.alti_logit import traced
 from ...effects.base import EffectParams
-from ...effects.contribution import ContributionParams, contribution, contributions_of_heads, contributions_of_sources
+from ...effects.contribution import ContributionParams, contribution, contributions_of_cells, contributions_of_heads
 from ...errors import InvalidRequest, Unsupported
 from ...lenses.alti import ALTI, AltiParams
 from .base import JudgedInput, MethodResult, check_sum
@@ -36,17 +36,25 @@ NOT_EVERY_LAYER = "This Jacobian lens lacks matrices for layers of this model, o
 
 def direct_contribution(judged: JudgedInput, params: ContributionParams) -> MethodResult:
     """Return what heads and all other parts contribute. Raises Unsupported unless they sum to the target."""
+    found, sources = _by_token(judged, params, lambda cells: cells.sum(1))
+    return replace(found, sources=torch.stack(sources).float().numpy()) if sources else found
+
+
+def _by_token(
+    judged: JudgedInput, params: ContributionParams, read: Callable[[Tensor], Tensor]
+) -> tuple[MethodResult, list[Tensor]]:
+    """Return contributions and, with `sources`, what `read` makes of those of each layer's cells: of queries that lead to the target, through each key, [H, Q', K]."""
     args = judged.model, judged.encoded, judged.sites, judged.ids, judged.position
-    read = partial(extreme_logits, count=params.writes, matrices=_matrices(judged)) if params.writes else None
-    path = direct_path(*args, params.sources, read)
+    lens = partial(extreme_logits, count=params.writes, matrices=_matrices(judged)) if params.writes else None
+    path = direct_path(*args, params.sources, lens)
     exact = contributions(path.parts)
     check_sum(path.value, exact, NOT_THE_SUM)
     parts = {name: part.astype(np.float32) for name, part in exact.items()}
     own = [part for part in path.parts if part.site is not None and part.site.kind == judged.kind]
-    sources = np.stack([_sources(part, judged.position) for part in own]) if params.sources else None
+    cells = [read(_cells(part, judged.position)) for part in own] if params.sources else []
     writes = _writes(own) if params.writes else None
     found = path.ids, path.value, path.logits, parts[judged.kind], path.capped
-    return MethodResult(*found, sources=sources, writes=writes, parts=parts)
+    return MethodResult(*found, writes=writes, parts=parts), cells
 
 
 def _matrices(judged: JudgedInput) -> list[Tensor]:
@@ -80,14 +88,16 @@ def contributions(path: Sequence[PathPart]) -> dict[str, Array]:
 
 
 def alti_logit(judged: JudgedInput, params: EffectParams) -> MethodResult:
-    """Return contributions, with sources traced to the input. Raises Unsupported where a token has no shares."""
-    found = direct_contribution(judged, ContributionParams(sources=True))
-    first, *above = torch.from_numpy(required(found.sources))
-    pairs = zip(above, _shares_below(judged), strict=True)
-    sources = torch.stack([first.double(), *(traced(one, before) for one, before in pairs)])
-    if not bool(sources.isfinite().all()):
+    """Return contributions, traced to the input: as maps, and as sources, their sums. Raises Unsupported where a token has no shares."""
+    found, cells = _by_token(judged, ContributionParams(sources=True), torch.Tensor.float)
+    heads, _, keys = cells[0].shape
+    maps = np.zeros((len(cells), heads, len(judged.encoded.axes(judged.kind).queries), keys), np.float32)
+    for rows, before in zip(maps[:, :, _rows(judged.position)], [None, *_shares_below(judged)], strict=True):
+        one = cells.pop(0)  # which would double the memory
+        rows[:] = one if before is None else traced(one, before)
+    if not np.isfinite(maps).all():
         raise Unsupported(NO_SHARES, pointer="/method")
-    return replace(found, sources=sources.float().numpy())
+    return replace(found, sources=maps.sum(2, dtype=float).astype(np.float32), maps=maps)
 
 
 def _shares_below(judged: JudgedInput) -> list[Tensor]:
@@ -104,10 +114,15 @@ def _shares_below(judged: JudgedInput) -> list[Tensor]:
     return [one[0].cpu() for one in joined[:-1]]
 
 
-def _sources(part: PathPart, position: int | None) -> Array:
-    rows, heads = slice(None) if position is None else slice(position, position + 1), required(part.heads)
-    found = contributions_of_sources(heads.weights, heads.values, heads.output, part.values[rows], part.gradient[rows])
-    return found.float().cpu().numpy()
+def _rows(position: int | None) -> slice:
+    """Return the queries that lead to a target: all of them to a class of the whole input."""
+    return slice(None) if position is None else slice(position, position + 1)
+
+
+def _cells(part: PathPart, position: int | None) -> Tensor:
+    rows, heads = _rows(position), required(part.heads)
+    written, gradient = part.values[rows], part.gradient[rows]
+    return contributions_of_cells(heads.weights, heads.values, heads.output, written, gradient).cpu()
 
 
 def _writes(parts: Sequence[PathPart]) -> tuple[Array, Array]:
