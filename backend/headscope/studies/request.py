@@ -159,7 +159,7 @@ class StudyRequest(BaseModel):
             raise InvalidRequest("Request at least one lens, measure, effect or figure.", pointer="/lenses")
         if (self.target, self.position) != (None, None) and not self.judges:
             raise InvalidRequest("Only effects have a target. Name a method in effects.", pointer="/effects")
-        if any(choice.reads_reference for choice in self.judges):
+        if any(choice.needs("reference") for choice in self.judges):
             raise InvalidRequest(
                 'Effects of a study read no reference texts. Choose ablation with "how": "mean" or "zero".',
                 pointer="/effects",
