@@ -49,6 +49,12 @@ def served(visit: Visit, where: str) -> list[dict[str, Any]]:
     return answer.json()["heads"]
 
 
+@pytest.fixture
+def visit(reused: Visit) -> Visit:
+    """One page for the file."""
+    return reused
+
+
 def test_a_query_lights_heads_and_enter_opens_the_best(visit: Visit) -> None:
     visit.open(address(text=TEXT, head="5.11"))
     find(visit, "vertical and layer < 4 and null_share >= 0")
@@ -140,21 +146,18 @@ def test_names_that_differ_in_case_only_are_told_apart(visit: Visit) -> None:
     expect(found(visit)).to_have_count(0)
 
 
-@pytest.mark.parametrize(
-    ("said", "sentence"),
-    [
+def test_what_cannot_be_read_is_said(visit: Visit) -> None:
+    visit.network_errors_expected = True
+    visit.open(address(text=TEXT))
+    for said, sentence in (
         ("entropy <", "a number is missing here. (At character 10.)"),
         ("<img src=x onerror=alert(1)>", "a number is missing here. (At character 1.)"),
         ("heads that understand syntax", "I don't understand “understand syntax”. Did you mean one of these?"),
         ("which heads watch flowers", "I don't know the word “flowers”."),
-    ],
-)
-def test_what_cannot_be_read_is_said(visit: Visit, said: str, sentence: str) -> None:
-    visit.network_errors_expected = True
-    visit.open(address(text=TEXT))
-    find(visit, said)
-    expect(visit.page.locator("#find-answer")).to_contain_text(sentence)
-    expect(box(visit)).to_have_value(said)
+    ):
+        find(visit, said)
+        expect(visit.page.locator("#find-answer")).to_contain_text(sentence)
+        expect(box(visit)).to_have_value(said)
 
 
 def test_a_sentence_chooses_what_else_it_asks_for(visit: Visit) -> None:

@@ -27,6 +27,12 @@ def point(page: Page, name: str, across: float, down: float) -> None:
     page.mouse.move(place["x"] + across * place["width"], place["y"] + down * place["height"])
 
 
+@pytest.fixture
+def visit(reused: Visit) -> Visit:
+    """One page for the file."""
+    return reused
+
+
 def test_opens_on_a_picture(visit: Visit) -> None:
     """Nothing has to be done to see something: an example is analysed, a head is open, the numbers are in words."""
     visit.open().painted("graph")
@@ -124,12 +130,12 @@ def test_short_text_is_identical(visit: Visit) -> None:
     expect(visit.page.get_by_role("main").get_by_text("Identical to the weights").first).to_be_visible()
 
 
-@pytest.mark.parametrize("view", ["heat map", "graph", "both"])
-def test_views(visit: Visit, view: str) -> None:
+def test_views(visit: Visit) -> None:
     visit.open()
-    visit.page.get_by_role("group", name="View").get_by_text(view, exact=True).click()
-    expect(visit.image("Heat map of head 2.9")).to_be_visible(visible=view != "graph")
-    expect(visit.image("Connections of head 2.9")).to_be_visible(visible=view != "heat map")
+    for view in ("heat map", "graph", "both"):
+        visit.page.get_by_role("group", name="View").get_by_text(view, exact=True).click()
+        expect(visit.image("Heat map of head 2.9")).to_be_visible(visible=view != "graph")
+        expect(visit.image("Connections of head 2.9")).to_be_visible(visible=view != "heat map")
 
 
 def test_terms_are_explained(visit: Visit) -> None:

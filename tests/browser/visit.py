@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from playwright.sync_api import Browser, ConsoleMessage, Dialog, FloatRect, Locator, Page, expect
+from playwright.sync_api import Browser, ConsoleMessage, Dialog, FloatRect, Locator, Page, ViewportSize, expect
 
 from headscope.lenses import LENSES
 from tests.support.server import DEADLINE, eventually
@@ -20,6 +20,8 @@ expect.set_options(timeout=PATIENCE)
 
 # Chromium's own words for answers of 400 and above and for a server that is gone; the tests of errors ask for those on purpose.
 NETWORK = "Failed to load resource"
+
+SIZE: ViewportSize = {"width": 1500, "height": 900}
 
 # Playwright's own waiting for functions would need `eval`, which the page's Content-Security-Policy forbids; so do these by the frame.
 PAINTED = """([name, after, patience]) => new Promise((resolve, reject) => {
@@ -85,7 +87,7 @@ class Visit:
 
     def __init__(self, browser: Browser, root: str, **context: Any) -> None:
         self.root = root
-        self.context = browser.new_context(**{"viewport": {"width": 1500, "height": 900}, **context})
+        self.context = browser.new_context(**{"viewport": SIZE, **context})
         self.page: Page = self.context.new_page()
         self.page.set_default_timeout(PATIENCE)
         self.problems: list[str] = []
@@ -107,6 +109,20 @@ class Visit:
     def close(self) -> None:
         self.context.close()
         assert self.problems == [], self.problems
+
+    def empty(self) -> None:
+        """Leave the page as a new one would be: no document, nothing stored, no route, the usual size, the pointer in its corner; then fail if it complained."""
+        self.page.goto("about:blank")
+        problems, self.problems = self.problems, []
+        self.network_errors_expected = False
+        self.page.unroute_all(behavior="ignoreErrors")
+        self.page.set_viewport_size(SIZE)
+        self.page.mouse.move(0, 0)
+        line = self.context.new_cdp_session(self.page)
+        stored = {"origin": self.root, "storageTypes": "cookies,local_storage,indexeddb"}
+        line.send("Storage.clearDataForOrigin", stored)
+        line.detach()
+        assert problems == [], problems
 
     def open(self, fragment: str = "", path: str = "/") -> Visit:
         """Load the page and wait for its first picture."""
