@@ -16,6 +16,7 @@ import torch
 
 from headscope import Model
 from headscope.core.tokens import Token
+from headscope.studies.scores import KeyQuestion
 from models.needles import QUERIES
 from models.needles import lines as needle_lines
 
@@ -28,19 +29,11 @@ LONGEST = 128  # tokens of a reaction: effective-published reads no more
 REPEATED = 50  # tokens, each of which comes twice
 
 
-class Question(NamedTuple):
-    """A row of a map: its query, the keys that may be the answer, and those of them that are right, which are the tokens of one word."""
-
-    query: int
-    keys: list[int]
-    right: list[int]
-
-
 class Case(NamedTuple):
     """One input and the questions about it."""
 
     ids: list[int]
-    questions: list[Question]
+    questions: list[KeyQuestion]
 
 
 class Missing(Exception):
@@ -109,7 +102,7 @@ def _pairs(
         logits = last_logits(model, ids)
         if logits[good] > logits[bad]:
             right = _tokens_of(tokens, len(context) + 1, prefix.split(), place)
-            yield Case(ids, [Question(len(ids) - 1, list(range(len(ids))), right)])
+            yield Case(ids, [KeyQuestion(len(ids) - 1, list(range(len(ids))), right)])
 
 
 def _blimp(folder: Path, name: str) -> list[dict[str, Any]]:
@@ -140,7 +133,7 @@ def repetitions(model: Model, folder: Path, count: int = REPEATED) -> Iterator[C
     for seed in range(1_000_000):
         ids = np.random.default_rng(seed).choice(usual, count, replace=False).tolist()
         asked = range(count, 2 * count - 1)
-        yield Case([*ids, *ids], [Question(query, list(range(query + 1)), [query - count + 1]) for query in asked])
+        yield Case([*ids, *ids], [KeyQuestion(query, list(range(query + 1)), [query - count + 1]) for query in asked])
 
 
 def reactions(model: Model, folder: Path) -> Iterator[Case]:
@@ -159,7 +152,7 @@ def reactions(model: Model, folder: Path) -> Iterator[Case]:
             tokens = model.encode(reaction.text).tokens
             keys, queries = atom_maps.atoms([token.text for token in tokens])
             questions = [
-                Question(query, keys, [keys[reaction.reactants.index(number)]])
+                KeyQuestion(query, keys, [keys[reaction.reactants.index(number)]])
                 for query, number in zip(queries, reaction.products, strict=True)
                 if number and number in reaction.reactants
             ]
@@ -172,7 +165,7 @@ def needles(model: Model, folder: Path) -> Iterator[Case]:
     for seed in range(1_000_000):
         ids, places = needle_lines(torch.Generator().manual_seed(2 + seed), 1)
         asked = zip(QUERIES.tolist(), places[0].tolist(), strict=True)
-        yield Case(ids[0].tolist(), [Question(query, list(range(query + 1)), [place]) for query, place in asked])
+        yield Case(ids[0].tolist(), [KeyQuestion(query, list(range(query + 1)), [place]) for query, place in asked])
 
 
 TRUTHS = {

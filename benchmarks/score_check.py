@@ -18,10 +18,10 @@ import numpy as np
 import torch
 
 from headscope import Model
+from headscope.studies.scores import KeyQuestion, Ranks
 
-from .score_cases import TRUTHS, Case, Missing, Question
+from .score_cases import TRUTHS, Case, Missing
 from .score_edges import pieces
-from .score_summary import Ranks
 from .scores import BUILD, TEXT, arguments, keep, load, table
 
 TOLERANCE = 1e-5
@@ -117,7 +117,7 @@ def rolled(run: Pass) -> np.ndarray:
     return np.stack(found)
 
 
-def agrees(row: np.ndarray, question: Question, larger: int, equal: int) -> bool:
+def agrees(row: np.ndarray, question: KeyQuestion, larger: int, equal: int) -> bool:
     """Return whether a rank is that of a row, apart from rounding."""
     margin = TOLERANCE * max(abs(float(entry)) for entry in row)
     own = max(float(row[key]) for key in question.right)

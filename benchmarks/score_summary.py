@@ -1,51 +1,18 @@
-"""Ranks of the right keys, and their means over inputs with intervals, for benchmarks.scores."""
+"""Means of scores over inputs, with intervals, for benchmarks.scores."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from headscope.studies.scores import Ranks
 from headscope.studies.statistics import bootstrap_weights
-
-from .score_cases import Question
 
 RESAMPLES = 1000
 Arrays = Mapping[str, np.ndarray]
-
-
-class Ranks(NamedTuple):
-    """Of the right key of N questions in every map, [N, L, H]: the number of keys with larger entries, and of other keys with the same entry."""
-
-    larger: np.ndarray
-    equal: np.ndarray
-
-    def accuracy(self) -> np.ndarray:
-        """Return the chance that a largest entry is the right one, if one of them is drawn, [N, L, H]."""
-        return np.where(self.larger == 0, 1 / (1 + self.equal), 0.0)
-
-    def reciprocal(self) -> np.ndarray:
-        """Return the mean of the reciprocal rank over all orders of equal entries, [N, L, H]."""
-        larger, equal = self.larger.astype(int), self.equal.astype(int)
-        upto = np.concatenate([[0.0], np.cumsum(1 / np.arange(1, 2 + (larger + equal).max()))])
-        reciprocal: np.ndarray = (upto[larger + equal + 1] - upto[larger]) / (1 + equal)
-        return reciprocal
-
-
-def ranks(maps: np.ndarray, questions: Sequence[Question]) -> Ranks:
-    """Judge maps [L, H, Q, K]. The tokens of a word count as one key, with the largest of their entries. An entry without a reading is the smallest."""
-    found = [_rank(maps[:, :, one.query], one) for one in questions]
-    larger, equal = (np.stack(part) for part in zip(*found, strict=True))
-    return Ranks(larger, equal)
-
-
-def _rank(rows: np.ndarray, question: Question) -> tuple[np.ndarray, np.ndarray]:
-    rows = np.where(np.isnan(rows), -np.inf, rows)
-    own = rows[..., question.right].max(-1, keepdims=True)
-    others = rows[..., [key for key in question.keys if key not in question.right]]
-    return (others > own).sum(-1).astype(np.uint16), (others == own).sum(-1).astype(np.uint16)
 
 
 @dataclass(frozen=True)

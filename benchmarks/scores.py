@@ -23,10 +23,11 @@ from headscope import LENSES, Model
 from headscope.errors import Unsupported
 from headscope.models.catalog import Catalog
 from headscope.settings import Settings
+from headscope.studies.scores import Ranks, baselines, ranks
 
 from .score_cases import SLOW, TRUTHS, Case, Missing
 from .score_edges import faithfulness, measure, pieces
-from .score_summary import Arrays, Judged, Ranks, ranks, summary
+from .score_summary import Arrays, Judged, summary
 
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build" / "scores"
@@ -97,7 +98,7 @@ def without_edges(kind: str, inputs: int) -> dict[str, Any]:
 
 def edges_of(model: Model, ids: list[int], lenses: list[str], number: int) -> Arrays:
     """Measure the edges of one input for every lens, for baselines, for what heads contribute directly by source, and for weights times gradients."""
-    maps = {**read(model, ids, lenses), **baselines(len(ids))}
+    maps = {**read(model, ids, lenses), **baselines(len(ids), len(ids))}
     rows = {name: one[:, :, -1] for name, one in maps.items() if name != "uniform"}  # of which no edge is the largest
     rows["random"] = np.random.default_rng(number).random(rows["weights"].shape)
     method = {"name": "contribution", "sources": True}
@@ -154,18 +155,10 @@ def read(model: Model, ids: list[int], lenses: list[str]) -> Arrays:
 
 def judge(model: Model, untrained: Model, case: Case, lenses: list[str]) -> Arrays:
     """Return the ranks of every lens and baseline, as "NAME/larger" and "NAME/equal"."""
-    maps = {**read(model, case.ids, lenses), **baselines(len(case.ids))}
+    maps = {**read(model, case.ids, lenses), **baselines(len(case.ids), len(case.ids))}
     maps["random-model"] = read(untrained, case.ids, ["weights"])["weights"]
     found = {name: ranks(one, case.questions) for name, one in maps.items()}
     return {f"{name}/{part}": getattr(one, part) for name, one in found.items() for part in Ranks._fields}
-
-
-def baselines(count: int) -> Arrays:
-    """Return maps [1, 1, Q, K] that know nothing of the model."""
-    first = np.zeros((count, count))
-    first[:, 0] = 1
-    named = {"uniform": np.ones((count, count)), "previous-token": np.eye(count, k=-1), "first-token": first}
-    return {name: one[None, None] for name, one in named.items()}
 
 
 def ranks_in(arrays: Arrays) -> dict[str, Ranks]:

@@ -33,7 +33,13 @@ FOLDERS = {
 }
 DRAWN = {"figure", "study-figure"}
 # What some figures require of a study.
-ASKS = {"against": "two variants", "labels": "entity labels", "lenses": "all its lenses", "effects": "effects"}
+ASKS = {
+    "against": "two variants",
+    "labels": "entity labels",
+    "lenses": "all its lenses",
+    "effects": "effects",
+    "truth": "labels of queries and keys",
+}
 
 
 def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:

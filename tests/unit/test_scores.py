@@ -7,15 +7,16 @@ from itertools import permutations
 import numpy as np
 import pytest
 import torch
-from benchmarks.score_cases import Case, Question, antecedent, head_noun, repetitions
+from benchmarks.score_cases import Case, antecedent, head_noun, repetitions
 from benchmarks.score_check import Slow, check, slow_effect
 from benchmarks.score_edges import BOUNDS, EDGES, correlation, draw, effects, faithfulness, logits_with, measure
-from benchmarks.score_summary import Judged, Ranks, ranks, summary
-from benchmarks.scores import baselines, judge, random_twin, readable
+from benchmarks.score_summary import Judged, summary
+from benchmarks.scores import judge, random_twin, readable
 from transformers import AlbertConfig, AlbertForMaskedLM, LlamaConfig, LlamaForCausalLM
 
 import headscope
 from headscope import Model
+from headscope.studies.scores import KeyQuestion, Ranks, baselines, ranks
 
 SHAPE = {
     "vocab_size": 100, "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 32, "initializer_range": 0.3,
@@ -46,7 +47,7 @@ def test_ranks_are_means_over_all_orders_of_equal_entries():
     """Against sorting in every order."""
     rng = np.random.default_rng(0)
     maps = rng.integers(0, 3, (2, 3, 1, 5)).astype(float)
-    found = ranks(maps, [Question(0, [0, 1, 2, 3], [2])])
+    found = ranks(maps, [KeyQuestion(0, [0, 1, 2, 3], [2])])
     for layer, head in np.ndindex(2, 3):
         places = []
         for order in permutations(range(4)):
@@ -58,18 +59,21 @@ def test_ranks_are_means_over_all_orders_of_equal_entries():
 
 def test_a_word_counts_as_its_largest_token_and_no_reading_as_the_smallest():
     row = np.array([0.1, 0.5, np.nan, 0.4, 0.9])
-    assert [int(part[0, 0, 0]) for part in ranks(row[None, None, None], [Question(0, [0, 1, 2, 3], [0, 3])])] == [1, 0]
-    assert [int(part[0, 0, 0]) for part in ranks(row[None, None, None], [Question(0, [0, 1, 2, 3], [2])])] == [3, 0]
+    assert [int(part[0, 0, 0]) for part in ranks(row[None, None, None], [KeyQuestion(0, [0, 1, 2, 3], [0, 3])])] == [
+        1,
+        0,
+    ]
+    assert [int(part[0, 0, 0]) for part in ranks(row[None, None, None], [KeyQuestion(0, [0, 1, 2, 3], [2])])] == [3, 0]
 
 
 def test_chance_is_that_of_the_uniform_map():
-    found = ranks(baselines(4)["uniform"], [Question(3, [0, 1, 2, 3], [1])])
+    found = ranks(baselines(4, 4)["uniform"], [KeyQuestion(3, [0, 1, 2, 3], [1])])
     assert found.accuracy().item() == pytest.approx(1 / 4)
     assert found.reciprocal().item() == pytest.approx((1 + 1 / 2 + 1 / 3 + 1 / 4) / 4)
 
 
 def test_every_lens_is_ranked_as_slow_code_ranks_it(model: Model):
-    questions = [Question(query, list(range(query + 1)), [key]) for query, key in ((14, 3), (9, 2), (12, 12))]
+    questions = [KeyQuestion(query, list(range(query + 1)), [key]) for query, key in ((14, 3), (9, 2), (12, 12))]
     case = Case(IDS, questions)
     lenses = readable(model, IDS)
     assert {"weights", "effective", "max-entropy", "norm-residual", "alti", "value-zeroing"} <= set(lenses)

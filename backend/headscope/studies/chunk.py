@@ -17,12 +17,13 @@ from ..core.arrays import Array
 from ..errors import HeadscopeError, InvalidRequest, NonFinite, Unsupported
 from ..measures import MEASURES
 from ..models.loading import Model
-from . import kept_maps, statistics
+from . import kept_maps, scores, statistics
 from .aggregate import MAX_FAILED, Aggregate, add_rows, collect, measure_shapes
 from .comparison import HeadSimilarity, VariantComparison
 from .data.dataset import Row
 from .effects import effects_of
 from .plan import count_tokens
+from .quantities import SCORES
 from .request import StudyRequest, check_effects
 
 # Maximum bytes of maps in memory when variants are compared.
@@ -97,11 +98,11 @@ class _ChunkReduction:
         self._tokens = self._cut = 0
 
     def batches(self) -> Iterator[Sequence[Row]]:
-        """Yield all rows at once for one variant; for two, as many as fit into MAP_BYTES; for effects, which take longer than analyses, one by one."""
+        """Yield all rows at once for one variant; for two, or if lenses are scored, as many as fit into MAP_BYTES; for effects, which take longer than analyses, one by one."""
         if self._request.judges:
             yield from ([row] for row in self._rows)
             return
-        if len(self._models) == 1:
+        if not self._reads_maps:
             yield self._rows
             return
         low = 0
@@ -141,7 +142,7 @@ class _ChunkReduction:
 
         tasks = []
         for place, row in enumerate(rows):
-            maps = len(self._models) == 2 or row.number in {*self._similarity_rows, self._shown_row}
+            maps = self._reads_maps or row.number in {*self._similarity_rows, self._shown_row}
             request = self._request.with_row(self._requests[variant], row, maps=maps)
             tasks.append(pipeline.AnalysisTask(request, MemorySink(), reporter(place), tiles=False))
         outcomes = pipeline.run_many(self._models[variant], tasks, limit=self._limit, on_pass=self._on_pass)
@@ -181,7 +182,7 @@ class _ChunkReduction:
         self._tokens += len(results[0].tokens)
         self._cut += any(self._was_cut(row, *pair) for pair in zip(self._models, results, strict=True))
         for variant, result in enumerate(results):
-            self._measured[variant].append(result.measures)
+            self._measured[variant].append({**result.measures, **self._scores(row, result, maps[variant])})
             for name, ms in result.timing_ms.items():
                 self._times[variant][name] = self._times[variant].get(name, 0.0) + ms
             if row.number in self._similarity_rows:
@@ -197,6 +198,13 @@ class _ChunkReduction:
             )
             self._comparison.add(row.number, first, second)
 
+    def _scores(self, row: Row, result: Result, maps: Mapping[str, Array]) -> dict[str, dict[str, Array]]:
+        """Return the scores of all lenses on an input, if they are wanted."""
+        if not self._request.scored:
+            return {}
+        asked = list(scores.questions_of(result.tokens, result.key_tokens, result.causal))
+        return {SCORES.name: scores.score(maps, asked, row.number, self._request.seed)}
+
     def _keep_shown(self, row: int, results: Sequence[Result], maps: Sequence[Mapping[str, Array]]) -> None:
         """Keep the maps of this chunk's candidate for the input that the study shows."""
         rank = kept_maps.shown_rank(row, len(results[0].tokens), results[0].head_width, self._request.seed)
@@ -211,6 +219,11 @@ class _ChunkReduction:
             return False
         pair = () if row.text_pair is None or model.facts.kind == "encoder-decoder" else (row.text_pair,)
         return len(model.tokenizer.encode(row.text, *pair)) > most
+
+    @property
+    def _reads_maps(self) -> bool:
+        """Whether the maps of every input are needed."""
+        return len(self._models) == 2 or self._request.scored
 
     @property
     def _not_compared(self) -> str | None:

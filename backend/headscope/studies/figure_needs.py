@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from .quantities import JUDGES
+from .quantities import JUDGES, SCORES
 
-# A second variant, texts with entity labels, all of the figure's lenses, or effects of heads.
-Requirement = Literal["against", "labels", "lenses", "effects"]
+# A second variant, texts with entity labels, all of the figure's lenses, effects of heads, or labels that mark where heads should look.
+Requirement = Literal["against", "labels", "lenses", "effects", "truth"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +39,7 @@ FIGURE_NEEDS: dict[str, FigureNeeds] = {
     "head-entropy": FigureNeeds(measures=("entropy", "special_tokens")),
     "head-metrics": FigureNeeds(measures=("entropy", "head_roles", "qk_distance", "max_activation")),
     "effects": FigureNeeds(asks=("effects",)),
+    "scores": FigureNeeds(asks=("truth",)),
 }
 
 
@@ -53,6 +54,7 @@ def _is_met(needs: FigureNeeds, document: Mapping[str, Any]) -> bool:
         # Inputs that were passed as Python objects have no columns.
         "labels": "labels" in (document["dataset"].get("chosen") or {"labels": ""}),
         "lenses": set(needs.lenses) <= set(document["lenses"]),
+        "truth": SCORES.name in document["measures"],
         "effects": not JUDGES.keys().isdisjoint(document["measures"]),
     }
     return all(met[requirement] for requirement in needs.asks) and set(needs.measures) <= set(document["measures"])

@@ -27,7 +27,7 @@ from ..errors import InvalidRequest, Unknown, Unsupported
 from ..models.facts import Facts
 from .data.dataset import Row
 from .figure_needs import FIGURE_NEEDS
-from .quantities import JUDGES
+from .quantities import JUDGES, SCORES
 
 # Increased whenever the same study would give different numbers than before.
 SCHEMA = 1
@@ -194,6 +194,11 @@ class StudyRequest(BaseModel):
         needed = any("effects" in FIGURE_NEEDS[name].asks for name in self.figures)
         return self.effects or ([USUAL_EFFECT] if needed else [])
 
+    @cached_property
+    def scored(self) -> bool:
+        """Whether lenses are scored by the keys that labels mark."""
+        return any("truth" in FIGURE_NEEDS[name].asks for name in self.figures)
+
     def effect_on(self, row: Row, choice: Any) -> EffectRequest:
         """Return the request for what heads do to the target of a row. Raises InvalidRequest."""
         if row.target is None and row.minus is not None:
@@ -219,8 +224,9 @@ class StudyRequest(BaseModel):
 
     @property
     def quantities(self) -> list[str]:
-        """The names of the measures and effects that are computed."""
-        return [*self.analysis.measure_names, *(choice.name for choice in self.judges)]
+        """The names of the measures, effects and scores that are computed."""
+        scores = [SCORES.name] if self.scored else []
+        return [*self.analysis.measure_names, *(choice.name for choice in self.judges), *scores]
 
     @property
     def methods(self) -> list[Declaration]:
@@ -266,6 +272,8 @@ class StudyRequest(BaseModel):
         if self.judges:
             record["effects"] = [choice.model_dump() for choice in self.judges]
             record |= self.model_dump(include={"target", "position"})
+        if self.scored:
+            record["scored"] = True
         text = json.dumps(record, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 

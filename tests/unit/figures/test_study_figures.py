@@ -33,24 +33,31 @@ TAGGED = [
 ROWS = [{"text": text, "pos": pos.split(), "labels": labels.split()} for text, pos, labels in TAGGED]
 NEEDED = sorted({measure for name in STUDY_FIGURES for measure in FIGURE_NEEDS[name].measures})
 READ = sorted({lens for name in STUDY_FIGURES for lens in FIGURE_NEEDS[name].lenses})
-# MiniLM predicts nothing.
-OF_EFFECTS = {name for name, needs in FIGURE_NEEDS.items() if "effects" in needs.asks}
+# Figures that need other inputs, or a model that predicts.
+OTHERS = {name for name, needs in FIGURE_NEEDS.items() if {"effects", "truth"} & {*needs.asks}}
+MARKED = [{"text": text, "labels": labels.split()} for text, labels in [
+    ("Ann met Bob and thanked him", "O O key O O query"), ("Oslo is known for its fjord", "key O O O query O"),
+    ("Bob said that he paid", "key O O query O"), ("Ann lost her clock", "key O query O"),
+]]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def study(minilm: headscope.Model) -> Any:
     """A study with everything that any figure needs, of two mechanisms."""
-    figures = tuple(name for name in STUDY_FIGURES if name not in OF_EFFECTS)
+    figures = tuple(name for name in STUDY_FIGURES if name not in OTHERS)
     return headscope.study(minilm, ROWS, against_mechanism="jump", figures=figures)
 
 
 @pytest.fixture(scope="module")
-def studied(study: Any) -> Callable[[str], Any]:
+def studied(study: Any, minilm: headscope.Model) -> Callable[[str], Any]:
     """The study that a figure can be drawn from."""
     effects = ["contribution", {"name": "attribution-patching", "of": "zero"}]
     texts = ["The cat sat.", "It rained all day."]
     judged = headscope.study("twin-gpt-softmax", texts, lenses=(), measures=(), effects=effects)
-    return lambda name: judged if name in OF_EFFECTS else study
+    scored = headscope.study(minilm, MARKED, lenses=("weights", "rollout"), measures=(), figures=("scores",))
+    others = {"effects": judged, "scores": scored}
+    assert others.keys() == OTHERS
+    return lambda name: others.get(name, study)
 
 
 @pytest.fixture(scope="module")
@@ -273,7 +280,7 @@ def test_no_axis_title_is_above_a_panel(studied: Callable[[str], Any], name: str
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, needs in FIGURE_NEEDS.items() if not {"against", "effects"} & {*needs.asks}]
+    "name", [name for name, needs in FIGURE_NEEDS.items() if name not in OTHERS and "against" not in needs.asks]
 )
 def test_every_variant_is_drawn_or_the_one_is_named(study: Any, name: str) -> None:
     drawn = STUDY_FIGURES[name].build(study, STUDY_FIGURES[name].params())
@@ -351,7 +358,8 @@ def test_what_is_refused(minilm: headscope.Model) -> None:
 
 def test_one_input_has_no_interval_and_is_drawn(minilm: headscope.Model) -> None:
     """Nothing to resample from: the marks are there, without an interval or with one of no width."""
-    figures = [name for name, needs in FIGURE_NEEDS.items() if not set(needs.asks) & {"against", "labels", "effects"}]
+    asks = {"against", "labels", "effects", "truth"}
+    figures = [name for name, needs in FIGURE_NEEDS.items() if not set(needs.asks) & asks]
     single = headscope.study(minilm, ["[UNK]"], figures=figures)
     for name in figures:
         assert isinstance(single.figure(name), go.Figure)

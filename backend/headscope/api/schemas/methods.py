@@ -70,7 +70,7 @@ class FigureSchema(DeclarationSchema):
 
     `measures` must have been computed. `lenses`: for figures of an analysis, the lenses to choose from (empty: no choice); for figures of a study, the lenses
     it must be read through. `asks` is what a study needs: two variants (`against`), entity labels, all of these lenses,
-    or effects of heads.
+    effects of heads, or labels that mark queries and keys (`truth`).
     """
 
     of: Literal["analysis", "study"]

@@ -18,6 +18,7 @@ from .head_grids import HEAD_METRICS, SPECIAL_MAPS, TUNING
 from .lens_cost import LENS_COST
 from .lines import MIXING_RATIO, NORMS, RESIDUAL_RATIO
 from .maps import LENS_PAIR, PATTERN_GRID
+from .scores import SCORES_FIGURE
 from .shares import CONNECTIONS, PATTERN_SHARES
 from .token_types import TOKEN_TYPES
 from .violins import ENTROPY, TOKEN_SIMILARITY
@@ -41,6 +42,7 @@ STUDY_FIGURES: dict[str, StudyFigure] = {
         HEAD_ENTROPY,
         HEAD_METRICS,
         EFFECTS,
+        SCORES_FIGURE,
     )
 }
 

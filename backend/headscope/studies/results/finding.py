@@ -86,6 +86,8 @@ def head(summary: StudySummary, layer: int, head: int, lens: str = "weights", va
     for measure, lenses in summary.document["measures"].items():
         chosen, axes = lens if lens in lenses else "weights", QUANTITIES[measure].shape.split()
         if axes[:2] == ["L", "H"] and axes.count("H") == 1 and chosen in lenses:
+            if place[1] >= _values(summary, measure, chosen, variant).shape[1]:
+                continue  # one number per layer
             numbers += _numbers(summary, measure, chosen, variant, place)
             classes += _classes(summary, measure, chosen, variant, place)
     return {
