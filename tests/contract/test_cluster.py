@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 import redis
 
 from headscope.database import Database
-from headscope.jobs import JobDatabase, Worker, celery, cluster, outbox, supervisor
+from headscope.jobs import JobDatabase, Worker, celery, cluster, cluster_worker, outbox, supervisor
 from headscope.jobs.job import Run
 from tests.contract.job_databases import Place, accept, claimed, the, work
 from tests.support.compose import Redis
@@ -110,3 +111,33 @@ def test_the_rest_of_the_task_of_a_worker_that_died(
     sent = database.unstarted()
     assert len(sent) == 2
     assert task not in sent
+
+
+def test_messages_on_their_way_are_not_missed(
+    broker: Redis, database: JobDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An idle worker is replaced if messages stay queued, not if it finds some at a few heartbeats: it may be about to receive them."""
+    monkeypatch.setattr(cluster_worker, "SILENCE_SECONDS", -1.0)
+    ended: list[int] = []
+    monkeypatch.setattr("os.kill", lambda process, _: ended.append(process))
+    accept(database, 0)
+    database.heartbeat(WORKER, [])
+    sending = outbox.Outbox(database, celery.application(broker.url, job_seconds=900.0), broker.url)
+    sending.send()
+    limits = {"job_seconds": 900.0, "cancel_seconds": 2.0}
+    process = cluster_worker.ClusterWorkerProcess(WORKER, database, _none, sending, lambda: None, **limits)
+    process._idle_since = 0.0
+    for limit, replaced in ((3600.0, []), (-1.0, [os.getppid()])):
+        monkeypatch.setattr(cluster_worker, "QUEUED_SECONDS", limit)
+        for _ in range(3):
+            process._after_heartbeat()
+        assert ended[:1] == replaced
+    ended.clear()
+    broker.flush()
+    process._after_heartbeat()
+    assert ended == []
+
+
+def _none() -> Any:
+    """No engine is created."""
+    raise AssertionError

@@ -187,7 +187,8 @@ def test_a_process_whose_job_does_not_stop_exits(
 
 def _hang(database: JobDatabase, limits: dict[str, float]) -> None:
     """Run a job that never ends, in a child with its own connections."""
-    database._database._engine.dispose(close=False)
+    for engine in (database._database._engine, database._database._reports):
+        engine.dispose(close=False)
     process = WorkerProcess(ONE, database, Hanging, **limits)
     process.start(prewarm=False)
     process.run_next()

@@ -394,7 +394,8 @@ def test_images_reach_the_worker(cluster: Cluster) -> None:
 
 def test_deaf_worker(models: Path, tmp_path: Path) -> None:
     """A worker that is alive but receives no messages exits, so that it is restarted; not during its start-up, however long that takes."""
-    impatient = {"worker_process.HEARTBEAT_SECONDS": 0.2, "cluster_worker.SILENCE_SECONDS": 2.0}
+    silence = {"cluster_worker.SILENCE_SECONDS": 2.0, "cluster_worker.QUEUED_SECONDS": 0.2}
+    impatient = {"worker_process.HEARTBEAT_SECONDS": 0.2, **silence}
     with Cluster(tmp_path / "home", models, constants=impatient, prewarm=True) as cluster:
         cluster.analyse(**quick())
         celery.application(cluster.broker.url, job_seconds=60).control.cancel_consumer("headscope.cpu")

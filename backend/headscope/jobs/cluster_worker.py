@@ -22,8 +22,8 @@ logger = logging.getLogger("headscope.jobs")
 
 # How often a new process looks whether the database is available, in s.
 RETRY_SECONDS = 1.0
-# A worker that receives no message for this long (s), although some are queued, is disconnected.
-SILENCE_SECONDS = 20.0
+# A worker that receives no message for this long (s), although some have been queued for QUEUED_SECONDS, is disconnected: to reconnect takes up to 3 s.
+SILENCE_SECONDS, QUEUED_SECONDS = 20.0, 6.0
 # Most passes of one task, and how long (s) it goes on with another one, before it makes room for the tasks of others.
 PASSES, TURN_SECONDS = 4, 1.0
 
@@ -43,7 +43,8 @@ class ClusterWorkerProcess(WorkerProcess):
         super().__init__(worker, database, make_engine, **limits)
         self._outbox, self._discard_ended = outbox, discard_ended
         self._queues = queues_of(worker)
-        self._idle_since, self._missed = float("inf"), 0  # infinite until it is ready
+        self._idle_since = float("inf")  # until it is ready
+        self._missing_since = float("inf")  # when messages were queued first, although it was idle for long
 
     def start(self, *, prewarm: bool) -> None:
         """Settle the jobs of an earlier child of this worker, once the database is available, and start."""
@@ -82,9 +83,11 @@ class ClusterWorkerProcess(WorkerProcess):
     def _after_heartbeat(self) -> None:
         """Remove what lost runs left. Kill the parent if it has received no message for long although some are queued; it is restarted."""
         self._discard_ended()
-        idle = time.monotonic() - self._idle_since > SILENCE_SECONDS
-        with suppress(*BROKER_AWAY):
-            self._missed = self._missed + 1 if idle and self._outbox.length(self._queues) else 0
-        if self._missed > 1:  # at two heartbeats: messages of the first may be in transit
+        now, missing = time.monotonic(), False
+        if now - self._idle_since > SILENCE_SECONDS:
+            with suppress(*BROKER_AWAY):
+                missing = self._outbox.length(self._queues) > 0
+        self._missing_since = min(self._missing_since, now) if missing else float("inf")
+        if now - self._missing_since > QUEUED_SECONDS:
             logger.error("no message received although some are queued: this worker exits to be restarted")
             os.kill(os.getppid(), signal.SIGKILL)  # this process ends with it
