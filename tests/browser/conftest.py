@@ -20,7 +20,8 @@ from tests.support.server import Server
 @pytest.fixture(scope="package")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """`deep`, whose analysis takes seconds, so that a person can watch, cancel, or lose it; one with an encoder and a decoder, one of images, one of images beside texts,
-    one that writes on, one that converses; one of 2,304 heads, one of 4,096 tokens; and two twins, of other weights so that their maps differ to the eye.
+    one that writes on, one that converses; one of 2,304 heads, one of 4,096 tokens, one whose heads choose among 2,048; and two twins, of other weights so
+    that their maps differ to the eye.
     """
     folder = tmp_path_factory.mktemp("browser-models")
     tiny_model(folder / "t5", "t5")
@@ -32,6 +33,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tiny_twin(folder / "twin-bert-hopfield", mechanism=HOPFIELD, layers=3, width=64, seed=2)
     tiny_model(folder / "large", layers=48, heads=48, width=96)
     tiny_model(folder / "long", heads=2, positions=4096)
+    tiny_model(folder / "sharp", heads=2, positions=2048, spread=0.15)
     tiny_model(folder / "deep", "gpt2", layers=60, width=256, heads=2, positions=1024)
     return folder
 
