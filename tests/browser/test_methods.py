@@ -6,6 +6,7 @@ import re
 
 from playwright.sync_api import Locator, expect
 
+from headscope.effects import EFFECTS
 from headscope.lenses import LENSES
 from headscope.mechanisms import MECHANISMS
 from tests.browser.visit import Visit, address, comes_to, picture
@@ -26,11 +27,11 @@ def test_menus_offer_everything_with_reasons(visit: Visit) -> None:
     """All lenses, by whether they read heads or layers, maps of effects, and all mechanisms; what the model can't carry is disabled and says why."""
     visit.open(address(text=TEXT))
     lens = visit.page.get_by_role("combobox", name="Lens")
-    effects = ["effect.gradient-attention", "effect.integrated-gradients", "effect.dual-path"]
+    effects = [f"effect.{name}" for name, method in EFFECTS.items() if method.maps]
     comes_to(lambda: sorted(offered(lens)), sorted([*LENSES, *effects]))
     expect(lens.locator("optgroup")).to_have_count(3)
     refused = lens.locator("option:disabled")
-    expect(refused).to_have_count(3)
+    expect(refused).to_have_count(len(effects))
     for option in refused.all():
         assert option.get_attribute("value") in effects
         assert "no head" in (option.get_attribute("title") or "")
