@@ -147,5 +147,5 @@ def test_refusals(model: Model, minilm: Model) -> None:
         headscope.study(model, ["A text."], lenses=("weights",), measures=()).figure("effects")
 
 
-def test_effects_and_measures_have_different_names() -> None:
-    assert len(QUANTITIES) == len(headscope.MEASURES) + len(JUDGES)
+def test_measures_effects_and_scores_have_different_names() -> None:
+    assert len(QUANTITIES) == len(headscope.MEASURES) + len(JUDGES) + 1
