@@ -36,7 +36,8 @@ class Effect:
     layers, heads  along axes L and H
     tokens, key_tokens  along the queries and the keys
     effects  float32 [L, H], in logits; NaN for heads that the method leaves out
-    maps     float32 [L, H, Q, K], of methods with a map per head: what each attention weight does, in logits; `effects` are its sums; otherwise None
+    maps     float32 [L, H, Q, K], of methods with a map per head: what each attention weight does, in logits, or of ALTI-Logit each token of the input; `effects`
+             are its sums; otherwise None
     completeness_error  float32 [L], of integrated gradients: the sum of a layer's effects, minus what the target loses without its attention; otherwise None
     sources  float32 [L, H, K], with sources=True: the parts of `effects` that each token gives, through all queries; of ALTI-Logit, each token of the input;
              otherwise None
