@@ -16,6 +16,7 @@ from ..errors import HeadscopeError, ModelNotExact, NonFinite
 from ..mechanisms.base import Pass
 from ..models import free_memory
 from ..models.loading import DTYPES, Model
+from ..models.modules import is_out_of_memory
 from ..models.support import IMAGE
 from ..models.tokens import Encoded
 from ..models.widening import widen_at_once
@@ -57,7 +58,10 @@ def examine(model: Model, dtype: str = "float32", pictured: bool = False) -> Att
 
 
 def _examined(model: Model, dtype: str, pictured: bool) -> AttentionSites:
-    """Return the sites. A large model may need its weights outside of the modules that hold them: if anything fails, they are widened at once."""
+    """Return the sites. A large model may need its weights outside of the modules that hold them: if it fails, they are widened at once.
+
+    That takes more memory, so it is no answer to a lack of it.
+    """
     try:
         with model.using(dtype):
             sites = _examine(model, pictured)
@@ -65,8 +69,8 @@ def _examined(model: Model, dtype: str, pictured: bool) -> AttentionSites:
                 sites = replace(sites, located=boxes_hold(model, sites))
         if sites.captured or not widen_at_once(model.module, DTYPES[dtype]):
             return sites
-    except Exception:
-        if not widen_at_once(model.module, DTYPES[dtype]):
+    except (HeadscopeError, RuntimeError) as error:
+        if is_out_of_memory(error.__cause__ or error) or not widen_at_once(model.module, DTYPES[dtype]):
             raise
     return _examined(model, dtype, pictured)
 
