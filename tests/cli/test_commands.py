@@ -157,6 +157,9 @@ def test_effect_prints_heads_and_what_they_sum_to(home: Path, models: Path) -> N
     _, _, head, first, *_ = run(home, *given, "--method", "gradient-attention", models=models).stdout.splitlines()
     assert head.split() == ["head", "logits", "through"]
     assert " → " in first
+    *_, last = run(home, *given, "--method", "integrated-gradients:steps=2", models=models).stdout.splitlines()
+    assert last.startswith("largest completeness error: ")
+    assert last[:-1].endswith("logits, in layer ")
     _, _, head, first, *_ = run(home, *given, "--method", "contribution:writes=2", models=models).stdout.splitlines()
     assert head.split() == ["head", "logits", "raises", "lowers"]
     assert first.count("+") >= 2

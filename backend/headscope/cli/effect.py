@@ -101,7 +101,9 @@ def _print_heads(e: headscope.Effect, top: int) -> None:
     click.echo()
     print_table(rows, ["head", "logits", *columns], [1])
     if e.completeness_error is not None:
-        click.echo(f"\nlargest completeness error of a layer: {np.abs(e.completeness_error).max():.2g} logits")
+        worst = int(np.abs(e.completeness_error).argmax())
+        size = f"{e.completeness_error[worst]:+.2g} logits"
+        click.echo(f"\nlargest completeness error: {size}, in layer {e.layers[worst]}")
     if e.together is not None:
         _print_together(e)
     if e.score is not None:

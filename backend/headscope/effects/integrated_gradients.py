@@ -15,7 +15,7 @@ class IntegratedGradientsParams(EffectParams):
         default=16,
         ge=1,
         le=256,
-        description="Number of points on the path at which the gradient is taken. More make `completeness_error` smaller, and take longer.",
+        description="Number of points on the path at which the gradient is taken. More take longer, and make `completeness_error` smaller unless the target jumps there.",
     )
 
 
