@@ -36,7 +36,7 @@ export const fixedEffects: Effects = {
       score: method.name === 'score' ? fixedScore(method) : null,
       parts: method.name === 'score' ? { mlp: [1.5, -0.75], embedding: [2.25], bias: [0.5] } : {},
       writes:
-        'writes' in method
+        method.name === 'contribution'
           ? perHead(({ head }) => WORDS.slice(0, 4).map((text, at) => ({ text, logit: head / 8 + 1 - at })))
           : null,
       maps:
