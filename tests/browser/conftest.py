@@ -76,12 +76,6 @@ def visits(browser: Browser, server: Server) -> Iterator[Callable[..., Visit]]:
         visit.close()
 
 
-@pytest.fixture
-def visit(visits: Callable[..., Visit]) -> Visit:
-    """One visit at 1500 by 900, the smallest window in which map and graph are beside each other."""
-    return visits()
-
-
 @pytest.fixture(scope="module")
 def page(browser: Browser, server: Server) -> Iterator[Visit]:
     """The page that a file uses again for each of its tests."""
@@ -91,10 +85,15 @@ def page(browser: Browser, server: Server) -> Iterator[Visit]:
 
 
 @pytest.fixture
-def reused(page: Visit) -> Iterator[Visit]:
-    """A visit on the page of the file, emptied after each test: it loads with less than half the processor time of a new one.
+def visit(request: pytest.FixtureRequest, visits: Callable[..., Visit]) -> Iterator[Visit]:
+    """One visit at 1500 by 900, the smallest window in which map and graph are beside each other.
 
-    A file takes it as its `visit`; tests that listen to the page's events, count its history or go offline begin their own with `visits`.
+    With the mark `one_page` it is on the page of the file, emptied after each test: that loads with less than half the processor time of a new one. Tests that listen
+    to events of the page, count its history or go offline begin their own with `visits`.
     """
+    if request.node.get_closest_marker("one_page") is None:
+        yield visits()
+        return
+    page: Visit = request.getfixturevalue("page")
     yield page
     page.empty()

@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser.visit import Visit, another_picture, comes_to, picture
+
+pytestmark = pytest.mark.one_page
 
 TEXT = "The bank by the river lent money to the boats of the bank in town."
 
@@ -34,22 +37,17 @@ def choose(visit: Visit) -> tuple[int, int]:
     return another_picture(image, plain)
 
 
-def test_reload(visit: Visit) -> None:
+def test_reload_and_link_opened_elsewhere(visit: Visit, visits: Callable[..., Visit]) -> None:
+    """The page that is loaded again, and a link opened in another window, show the same picture."""
     before = choose(visit)
     chosen(visit)
     visit.page.reload()
     visit.painted("head")
     chosen(visit)
     comes_to(lambda: picture(visit.image("Heat map of head 3.1")), before)
-
-
-def test_link_opened_elsewhere(visits: Callable[..., Visit]) -> None:
-    """A link opened in another window shows the same picture."""
-    first, second = visits(), visits()
-    before = choose(first)
-    second.open(first.page.url.removeprefix(first.root + "/"))
-    chosen(second)
-    comes_to(lambda: picture(second.image("Heat map of head 3.1")), before)
+    other = visits().open(visit.page.url.removeprefix(visit.root + "/"))
+    chosen(other)
+    comes_to(lambda: picture(other.image("Heat map of head 3.1")), before)
 
 
 def test_back_and_forward(visit: Visit) -> None:

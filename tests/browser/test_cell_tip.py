@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
 from playwright.sync_api import Locator, expect
 
 from tests.browser.test_head import SENTENCE, cell, drag, number, weights
-from tests.browser.visit import Visit, address, box
+from tests.browser.visit import Visit, address, box, picture
 from tests.support.server import Server
 
 
@@ -30,6 +29,8 @@ def inside(visit: Visit) -> None:
 def test_pointer_and_keyboard(visit: Visit, server: Server) -> None:
     """The tip names the cell under the pointer or with focus, hides from screen readers and Escape, and is gone over names and while something is drawn."""
     visit.open(address(text=SENTENCE, head="4.5", view="map"))
+    visit.idle()
+    picture(visit.image("Heat map of head 4.5"))  # a map that is drawn again under a pointer that rests has no tip
     rows = weights(server, SENTENCE, 4, 5)
     count = len(rows)
     for query, key in ((2, 1), (count - 1, count - 1), (0, count - 1), (count - 1, 0)):
@@ -57,10 +58,9 @@ def test_pointer_and_keyboard(visit: Visit, server: Server) -> None:
     expect(tip(visit)).to_have_count(0)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_tap_on_a_narrow_screen(visits: Callable[..., Visit], server: Server, scheme: str) -> None:
+def test_a_tap_on_a_narrow_screen(visits: Callable[..., Visit], server: Server) -> None:
     """A finger that taps a cell reads it; the next touch elsewhere takes the tip away."""
-    visit = visits(viewport={"width": 390, "height": 844}, has_touch=True, color_scheme=scheme)
+    visit = visits(viewport={"width": 390, "height": 844}, has_touch=True, color_scheme="light")
     visit.open(address(text=SENTENCE, head="4.5", view="map"))
     visit.image("Heat map of head 4.5").scroll_into_view_if_needed()
     rows = weights(server, SENTENCE, 4, 5)
@@ -68,6 +68,8 @@ def test_a_tap_on_a_narrow_screen(visits: Callable[..., Visit], server: Server, 
         visit.page.touchscreen.tap(*cell(visit, query, key, len(rows)))
         expect(tip(visit)).to_contain_text(number(float(rows[query, key])))
         inside(visit)
-    expect(tip(visit)).to_have_css("color", "rgb(163, 162, 155)" if scheme == "dark" else "rgb(93, 95, 99)")
+    expect(tip(visit)).to_have_css("color", "rgb(93, 95, 99)")
+    visit.page.emulate_media(color_scheme="dark")
+    expect(tip(visit)).to_have_css("color", "rgb(163, 162, 155)")
     visit.page.touchscreen.tap(3, 300)
     expect(tip(visit)).to_have_count(0)

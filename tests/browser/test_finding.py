@@ -10,6 +10,8 @@ from playwright.sync_api import Locator, Route, expect
 
 from tests.browser.visit import Visit, address, another_picture, comes_to, picture
 
+pytestmark = pytest.mark.one_page
+
 TEXT = "The boats lay by the river bank while the bank in town kept the money."
 
 
@@ -47,12 +49,6 @@ def served(visit: Visit, where: str) -> list[dict[str, Any]]:
     answer = visit.page.request.get(f"{visit.root}/api/v1/analyses/{recent}/heads", params={"where": where})
     assert answer.ok, answer.text()
     return answer.json()["heads"]
-
-
-@pytest.fixture
-def visit(reused: Visit) -> Visit:
-    """One page for the file."""
-    return reused
 
 
 def test_a_query_lights_heads_and_enter_opens_the_best(visit: Visit) -> None:

@@ -10,6 +10,8 @@ from safetensors.numpy import load
 from tests.browser.visit import Visit, address, another_picture, box, picture
 from tests.support.server import Server, eventually
 
+pytestmark = pytest.mark.one_page
+
 SENTENCE = "The trophy did not fit into the suitcase because it was too big."
 # Longer than the 32 dimensions of a head of MiniLM, so that lenses differ.
 LONG = "The boats lay by the river bank while the bank in town kept the money. " * 3
@@ -25,12 +27,6 @@ def point(page: Page, name: str, across: float, down: float) -> None:
     """Move the hand to a place within an image, in fractions of its sides."""
     place = box(page.get_by_role("img", name=name, exact=True))
     page.mouse.move(place["x"] + across * place["width"], place["y"] + down * place["height"])
-
-
-@pytest.fixture
-def visit(reused: Visit) -> Visit:
-    """One page for the file."""
-    return reused
 
 
 def test_opens_on_a_picture(visit: Visit) -> None:

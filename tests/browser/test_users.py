@@ -301,18 +301,21 @@ def test_nothing_of_it_without_users(visit: Visit) -> None:
     expect(visit.page.get_by_text("Signed in")).to_have_count(0)
 
 
-@pytest.mark.parametrize(("scheme", "size"), list(zip(("light", "dark", "dark"), SIZES, strict=True)))
-def test_looks(begin: Begin, lab: Users, scheme: str, size: tuple[int, int]) -> None:
+def test_looks(begin: Begin, lab: Users) -> None:
     """Enough contrast, nothing wider than the window, on the sheets too."""
-    visit = begin(color_scheme=scheme, viewport={"width": size[0], "height": size[1]})
+    visit = begin()
 
     def check(title: str) -> None:
         expect(sheet(visit, title)).to_be_visible()
-        comes_to(lambda: faint(visit), [])
-        place = box(sheet(visit, title))
-        assert place["x"] >= 0
-        assert place["x"] + place["width"] <= size[0]
-        visit.holds(f"document.documentElement.scrollWidth <= {size[0]}")
+        for scheme, (width, height) in zip(("light", "dark", "dark"), SIZES, strict=True):
+            visit.page.emulate_media(color_scheme=scheme)
+            visit.page.set_viewport_size({"width": width, "height": height})
+            expect(visit.page.locator("html")).to_have_attribute("data-theme", scheme)
+            comes_to(lambda: faint(visit), [])
+            place = box(sheet(visit, title))
+            assert place["x"] >= 0
+            assert place["x"] + place["width"] <= width
+            visit.holds(f"document.documentElement.scrollWidth <= {width}")
 
     visit.page.goto(f"{visit.root}/")
     visit.page.get_by_label("Access token").fill("wrong")
