@@ -29,7 +29,7 @@ MARGIN = 2.0
 
 
 def pack(factors: Factors) -> bytes:
-    """Return a safetensors document like that of a file of factors: rounded tensors are int16 with `<name>.scale` float32 [D], and `error` [1] bounds the error."""
+    """Return a safetensors document like that of a file of factors: rounded tensors are int16 with `<name>.scale` float32 [D], and `error` [1] estimates the error."""
     described, tensors = split(factors)
     exact = {name: _narrow(name, values) for name, values in tensors.items()}
     steps, scales = {}, {}
