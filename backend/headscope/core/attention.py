@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal, TypeVar
 
 from .lazy import Tensor, torch
@@ -42,18 +43,31 @@ def required(value: T | None) -> T:
     return value
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Keys:
     """Which keys a query may attend to: all, the prefix up to itself (causal), an interval of its own, or those that are True in `mask` [Q, K] (bool).
 
     `interval` has the first key of every query and the key after its last one, [Q] each: a sliding window, or a chunk. `first` is the number of the first of the
-    queries, if the input has others before them.
+    queries, if the input has others before them; `whole_causal` is then whether all of them together see no later key.
     """
 
     rule: Literal["all", "prefix", "interval", "mask"]
     mask: Tensor | None = None
     first: int = 0
     interval: tuple[Tensor, Tensor] | None = None
+    whole_causal: bool | None = field(default=None, compare=False)
+
+    @cached_property
+    def causal(self) -> bool:
+        """Whether no query of the input sees a later key; a part of the queries says the same as all of them."""
+        if self.whole_causal is not None:
+            return self.whole_causal
+        if self.mask is not None:
+            return not bool(self.mask.triu(self.first + 1).any())
+        if self.interval is not None:
+            end = self.interval[1]
+            return bool((end <= torch.arange(len(end), device=end.device) + self.first + 1).all())
+        return self.rule == "prefix"
 
     @classmethod
     def of(cls, mask: Tensor) -> Keys:
@@ -112,7 +126,7 @@ class Keys:
         """Return the same for some queries and the first `keys` keys, their extent."""
         mask = None if self.mask is None else self.mask[queries, :keys]
         interval = None if self.interval is None else (self.interval[0][queries], self.interval[1][queries])
-        return Keys(self.rule, mask, self.first + queries.start, interval)
+        return Keys(self.rule, mask, self.first + queries.start, interval, self.causal)
 
 
 def interval_of(mask: Tensor) -> tuple[Tensor, Tensor]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.attention import Layer, Reading
-from ..core.lazy import Tensor, torch
+from ..core.lazy import Tensor
 from ..core.tokens import Marks, Token
 
 
@@ -39,13 +39,7 @@ def mean(values: Tensor, rows: Tensor) -> Tensor:
 
 def is_causal(layer: Layer) -> bool:
     """Return whether queries see only themselves and earlier tokens."""
-    keys = layer.keys
-    if keys.mask is not None:
-        return layer.axes.same and not bool(keys.mask.triu(keys.first + 1).any())
-    if keys.interval is not None:
-        end = keys.interval[1]
-        return layer.axes.same and bool((end <= torch.arange(len(end), device=end.device) + keys.first + 1).all())
-    return keys.rule == "prefix"
+    return layer.keys.causal and (layer.axes.same or layer.keys.rule == "prefix")
 
 
 def marked_in(layer: Layer, which: Marks, rows: Tensor) -> tuple[Tensor, Tensor]:

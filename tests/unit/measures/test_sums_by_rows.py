@@ -13,9 +13,15 @@ from headscope.analysis.row_reader import _RowMeasure
 from headscope.core.attention import Layer, Reading
 from headscope.measures import MEASURES
 
-from .heads import FEW, Array, cases
+from .heads import FEW, RULES, Array, allowed, cases, head_layer, rows, sentence
 
 SUMMED = [name for name, one in MEASURES.items() if one.by_rows is not None and one.by_rows.summed]
+
+
+def bare(layer: Layer) -> Layer:
+    """A layer whose rows can be cut, though it has its weights only."""
+    none = torch.zeros(3, layer.weights.shape[1], 0)
+    return replace(layer, query=none, key=none, values=none, output=none)
 
 
 def by_rows(name: str, lens: str, layer: Layer, map_: torch.Tensor, cuts: list[int]) -> torch.Tensor:
@@ -39,11 +45,21 @@ def by_rows(name: str, lens: str, layer: Layer, map_: torch.Tensor, cuts: list[i
 def test_sums_by_rows(name: str, case: tuple[Layer, str, Array, Array], cuts: list[int]) -> None:
     """For special tokens, pairs of texts, missing rows, and signed maps."""
     layer, lens, map_, _ = case
-    none = torch.zeros(3, map_.shape[1], 0)
-    layer = replace(layer, query=none, key=none, values=none, output=none)
+    layer = bare(layer)
     # No two offsets have the same mean weight: which of them is the larger would depend on the order of the sum.
     noise = torch.rand(map_.shape, generator=torch.Generator().manual_seed(1))
     maps = torch.as_tensor(map_) * (1 - noise / 8)
     whole = MEASURES[name].compute(layer, lens, {lens: Reading(maps, lens == "effective")}, MEASURES[name].params())
     found = by_rows(name, lens, layer, maps, cuts)
+    torch.testing.assert_close(found, whole, rtol=1e-4, atol=1e-5, equal_nan=True)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("name", SUMMED)
+def test_the_last_row_alone(name: str, rule: str) -> None:
+    """Of a window to both sides, it sees no later key; what it is read for is still that of such a window."""
+    names = ["[CLS]", "cat", "dog", "cat", "[SEP]"]
+    layer = bare(head_layer(rows(0, 3, allowed(rule, len(names)), 2.0), sentence(names), rule))
+    whole = MEASURES[name].compute(layer, "weights", {"weights": Reading(layer.weights)}, MEASURES[name].params())
+    found = by_rows(name, "weights", layer, layer.weights, [len(names) - 1])
     torch.testing.assert_close(found, whole, rtol=1e-4, atol=1e-5, equal_nan=True)
