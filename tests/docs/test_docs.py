@@ -334,14 +334,27 @@ def test_python_in_the_docs_runs(path, request, tmp_path, monkeypatch):
             value.close()
 
 
+# In place of the command, a script that writes down what it was called with.
+RECORD = """#!{python}
+import json, sys
+with open({calls!r}, "a") as file:
+    file.write(json.dumps(sys.argv[1:]) + "\\n")
+"""
+
+
 @pytest.mark.parametrize("path", WITH_SHELL, ids=_name)
-def test_shell_in_the_docs_runs(path, address, tmp_path):
-    """Run the blocks of a page in order in one folder, with the commands on the PATH."""
-    found = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": found, "HEADSCOPE_HOME": str(tmp_path / "home"), "HEADSCOPE_HUB": "off"}
+def test_shell_in_the_docs_runs(path, address, tmp_path, monkeypatch):
+    """Run the blocks of a page in order in one folder. `headscope`, which a block calls at its end, runs in this process: its start takes as long as all the rest."""
+    monkeypatch.chdir(tmp_path)
+    calls, command = tmp_path / "calls.jsonl", tmp_path / "bin" / "headscope"
+    command.parent.mkdir()
+    command.write_text(RECORD.format(python=sys.executable, calls=str(calls)))
+    command.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{command.parent}{os.pathsep}{os.environ['PATH']}"}
     for _, code, note in _blocks(path, "sh"):
         if note != "run":
             continue
+        calls.write_text("")
         ran = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", code.replace(ADDRESS, address)],
             cwd=tmp_path,
@@ -352,5 +365,10 @@ def test_shell_in_the_docs_runs(path, address, tmp_path):
             check=False,
         )
         assert ran.returncode == 0, ran.stderr
-        assert ran.stdout.strip()
-        assert '"code"' not in ran.stdout.partition('"warnings"')[0], ran.stdout
+        printed = ran.stdout
+        for call in calls.read_text().splitlines():
+            called = run(tmp_path / "home", *json.loads(call))
+            assert called.returncode == 0, called.stderr
+            printed += called.stdout
+        assert printed.strip()
+        assert '"code"' not in printed.partition('"warnings"')[0], printed
