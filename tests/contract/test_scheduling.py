@@ -27,7 +27,7 @@ def test_single_requests_first_then_arrival(database: JobDatabase) -> None:
 
 @pytest.mark.parametrize("priority", [0, 1])
 def test_one_job_waits_for_no_flood(database: JobDatabase, priority: int) -> None:
-    """A user with one job waits for one job of another user's flood, even with a batch against single requests, and is told of few."""
+    """A user with one job waits for one job of another user's flood, even with a batch against single requests, and its position says so."""
     accept(database, *range(100), owner="flooder")
     for taken in range(4):
         for _ in range(taken):

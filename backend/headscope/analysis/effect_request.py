@@ -20,6 +20,14 @@ from .request import Count, choices_of, versions
 # A token or class, by its text or number.
 Output = Annotated[str, StringConstraints(max_length=1_000)] | Count
 Outputs = Annotated[list[Output], Field(max_length=100, fail_fast=True)]
+Position = Annotated[
+    int | None,
+    Field(
+        ge=-1_000_000,
+        le=1_000_000,
+        description="Token at which the model predicts, counted from 0, or from the end if negative. By default the last one, or the mask token.",
+    ),
+]
 # A text, or its token ids.
 Text = str | Annotated[list[Count], Field(min_length=1, max_length=100_000, fail_fast=True)]
 EffectChoice: Any = choices_of("effect", EFFECTS)
@@ -35,12 +43,7 @@ class EffectRequest(BaseModel):
         description='Token or class, such as `" Paris"`, with its space, or its number; two of them in a list for the difference of their logits. '
         "By default the model's own choice.",
     )
-    position: int | None = Field(
-        default=None,
-        ge=-1_000_000,
-        le=1_000_000,
-        description="Token at which the model predicts, counted from 0, or from the end if negative. By default the last one, or the mask token.",
-    )
+    position: Position = None
     method: EffectChoice = Field(
         default="contribution",
         validate_default=True,

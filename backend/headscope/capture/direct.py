@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -104,17 +104,12 @@ def direct_path(
     walk = LinearPass(model, chosen)
     recorder = PlainRecorder(model, sites, chosen if sources else (), position)
     with torch.no_grad(), attending_with(NAME, model.module), recording(recorder), walk.hooks():
-        options, place = options_at(model, position)
-        output = model.module(**model.inputs(encoded), **options)
-        if getattr(output, "logits", None) is None:
-            raise Unsupported(NO_HEAD, pointer="/model")
-        logits, capped = walk.before_cap(output.logits)
-        row, returned = (one[0] if place is None else one[0, place] for one in (logits, output.logits))
+        row, returned, capped, count = walk.run(model, encoded, position)
         ids = tuple(ids) or (int(returned.argmax()),)
         with torch.enable_grad():
             value = row[ids[0]] - row[ids[1]] if len(ids) > 1 else row[ids[0]]
             parts = walk.parts_to(value, keep=read is not None)
-            found = iter(read(row, walk.written, logits.numel()) if read else [])
+            found = iter(read(row, walk.written, count) if read else [])
     parts = [replace(part, logits=next(found, None)) if part.name == "heads" else part for part in parts]
     outputs = iter(recorder.outputs)
     parts = [replace(part, heads=next(outputs, None)) if part.name == "heads" else part for part in parts]
@@ -175,6 +170,15 @@ class _Leaf:
 
     part: PathPart
     tensor: Tensor
+
+
+class PassLogits(NamedTuple):
+    """What a pass gives at a position or for the whole input: logits before the cap if they are `capped`, and as the model returns them, [V] each; and how many were `computed`."""
+
+    row: Tensor
+    returned: Tensor
+    capped: bool
+    computed: int
 
 
 class LinearPass:
@@ -257,6 +261,16 @@ class LinearPass:
             return self._add_offset
         leaf = not any(True for _ in part.children()) and not any(True for _ in part.parameters())
         return self._freeze_activation if leaf else None
+
+    def run(self, model: Model, encoded: Encoded, position: int | None) -> PassLogits:
+        """Run the model under the hooks. Raises Unsupported for models without an output head."""
+        options, place = options_at(model, position)
+        output = model.module(**model.inputs(encoded), **options)
+        if getattr(output, "logits", None) is None:
+            raise Unsupported(NO_HEAD, pointer="/model")
+        logits, capped = self.before_cap(output.logits)
+        row, returned = (one[0] if place is None else one[0, place] for one in (logits, output.logits))
+        return PassLogits(row, returned, capped, logits.numel())
 
     def before_cap(self, logits: Tensor) -> tuple[Tensor, bool]:
         """Return the logits that the model returns, and whether they are capped: then those before the cap, if a linear module gives them.

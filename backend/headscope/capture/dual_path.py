@@ -22,8 +22,7 @@ from ..errors import Unsupported
 from ..models.loading import Model
 from ..models.tokens import Encoded
 from . import affine
-from .direct import NO_HEAD, FrozenFunctions, HeadOutputs, LinearPass, PlainRecorder, is_norm
-from .forward import options_at
+from .direct import FrozenFunctions, HeadOutputs, LinearPass, PlainRecorder, is_norm
 from .interface import NAME, AttentionCall, attending_with, recording
 from .outputs import NO_GRADIENT, AttentionGradients, values_of
 from .sites import AttentionSites
@@ -53,12 +52,7 @@ def dual_path(
     walk, recorder = _DualPass(model, sites.of(kind), functions), _SharingRecorder(model, sites, kind, functions)
     with torch.no_grad(), attending_with(NAME, model.module), recording(recorder):
         with _fixed(model.module), walk.hooks():
-            options, place = options_at(model, position)
-            output = model.module(**model.inputs(encoded), **options)
-            if getattr(output, "logits", None) is None:
-                raise Unsupported(NO_HEAD, pointer="/model")
-            logits, capped = walk.before_cap(output.logits)
-        row, returned = (one[0] if place is None else one[0, place] for one in (logits, output.logits))
+            row, returned, capped, _ = walk.run(model, encoded, position)
         ids = tuple(ids) or (int(returned.argmax()),)
         with torch.enable_grad():
             value = values_of(row, ids)

@@ -8,7 +8,7 @@ from ..effects.base import EffectMethod
 from ..measures import MEASURES
 from .scores import COLUMNS
 
-# Of an effect: the effect itself, and 1 where it is positive, 0 where it is not, so that its mean is the share of inputs where the head raises the target.
+# The columns of a method: the effect itself, and 1 where it is positive, 0 where it is not, so that its mean is the share of inputs where the head raises the target.
 EFFECT_COLUMNS = ("effect", "raises")
 # Methods that judge heads by a prediction: the others need a cell of one input.
 JUDGES: dict[str, EffectMethod] = {name: method for name, method in EFFECTS.items() if method.of == "prediction"}

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, field_validator, model_validator
 
-from ..analysis.effect_request import EffectRequest, Output, Outputs, check_supported
+from ..analysis.effect_request import EffectRequest, Output, Outputs, Position, check_supported
 from ..analysis.request import (
     AnalysisRequest,
     LensChoices,
@@ -116,12 +116,7 @@ class StudyRequest(BaseModel):
         description="Token or class that effects are about, or two in a list for the difference of their logits, in inputs whose row names none. "
         "By default the model's own choice.",
     )
-    position: int | None = Field(
-        default=None,
-        ge=-1_000_000,
-        le=1_000_000,
-        description="Token at which the model predicts, counted from 0, or from the end if negative. By default the last one, or the mask token.",
-    )
+    position: Position = None
     figures: list[str] = Field(
         default=[],
         max_length=100,

@@ -15,7 +15,7 @@ from ..core.arrays import Array
 from ..core.tokens import Token
 from . import statistics
 
-# Of the right key: the chance that a largest entry is on it, and 1 / its rank; the latter on the inputs by which a head is chosen, and both on the others, NaN elsewhere.
+# The chance that a largest entry is on the right key, and 1 / the rank of that key; the latter on the inputs by which a head is chosen, and both on the others, NaN elsewhere.
 COLUMNS = ("accuracy", "reciprocal_rank", "selection", "held_out_accuracy", "held_out_reciprocal_rank")
 BASELINES = ("uniform", "previous-token", "first-token")
 
@@ -29,7 +29,7 @@ class KeyQuestion(NamedTuple):
 
 
 class Ranks(NamedTuple):
-    """Of the right key of N questions in every map, [N, L, H]: the number of keys with larger entries, and of other keys with the same entry."""
+    """How the right keys of N questions compare in every map, [N, L, H]: the number of keys with larger entries, and of other keys with the same entry."""
 
     larger: Array
     equal: Array

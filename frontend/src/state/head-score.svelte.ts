@@ -41,7 +41,7 @@ export class HeadScore {
     return mechanism === 'softmax' ? this.of.lack(this.method?.name ?? '') : NOT_SOFTMAX_SCORE
   }
 
-  /** What is asked about a head; undefined if there is nothing to ask. */
+  /** The request for the score of a head; undefined unless its reason is asked for, of a pinned cell. */
   wanted({ id, model, mechanism }: Analysis, head: Head): WantedEffect | undefined {
     const { cell, method, selection } = this
     if (!cell || !method || !selection.why || mechanism !== 'softmax' || this.of.lack(method.name)) return undefined
