@@ -18,7 +18,7 @@ from .panels import Panel, arrange_panels, color_range, head_columns, head_grid,
 
 # Heads with the largest effects that the sentence names.
 NAMED = 3
-SHARE = "inputs with a larger target"
+SHARE = "target raised"
 
 
 def draw_effects(study: StudySummary, params: VariantParams, palette: Palette) -> Drawing:
