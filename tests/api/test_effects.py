@@ -12,8 +12,10 @@ import pytest
 from safetensors.numpy import load
 
 import headscope
+from headscope.api.documents.effects import LATER
 from headscope.models.support import BEFORE_DECODER, NO_HEAD
 from headscope.server.effects import PLAIN
+from headscope.store.manifest import Manifest, sealed
 from tests.api.users import Users
 from tests.support.cluster import both_deployments
 from tests.support.server import API, SLOW, Server, eventually
@@ -266,6 +268,19 @@ def test_a_corrupt_effect_is_computed_again(server: Server) -> None:
     again = eventually(lambda: (one := server.client.get(path).json())["status"] == "done" and one, "its repair")
     assert again["result"]["target"] == document["result"]["target"]
     assert server.client.delete(path).status_code == 204
+
+
+def test_an_effect_that_an_earlier_version_stored(server: Server) -> None:
+    """Fields that did not exist then are null."""
+    document = computed(server, analysed(server, "A cat of old."), target=7)
+    (path,) = server.home.rglob(f"{document['id']}/manifest.json")
+    known = Manifest(document["id"], path.read_bytes())
+    result = {name: value for name, value in document["result"].items() if name not in LATER}
+    content = {**known.document, "result": result}
+    path.write_bytes(sealed(known.id, known.folder, known.made, known.size - known.length, content, known.digests))
+    found = server.client.get(document["links"]["self"])
+    assert (found.status_code, found.json()) == (200, {**document, "result": {**result, **LATER}})
+    assert server.client.get(f"{document['links']['self']}/maps").json()["code"] == "not-ready"
 
 
 def test_the_rights_are_those_of_the_analysis(lab: Users) -> None:
