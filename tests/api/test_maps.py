@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import math
@@ -346,6 +347,23 @@ def test_web_page_of_chosen_heads(server: Server, document: dict[str, Any]) -> N
     )
     for wrong in ("7.7", "0", "0.1;1.2"):
         assert problem(server, document, "export", **{**page, "heads": wrong}) == (422, "invalid-request")
+
+
+def test_files_of_chosen_heads(server: Server, document: dict[str, Any], tmp_path: Path) -> None:
+    """Every format has their maps and measures, and nothing of the heads between them; HeadVis needs all."""
+    chosen = {"heads": "0.1,1.2"}
+    path = tmp_path / "chosen.safetensors"
+    path.write_bytes(server.get(f"/analyses/{document['id']}/export", params=chosen).content)
+    some, whole = headscope.open(path), fetch(server, document, "maps/weights")["map"][:, 1:3]
+    assert (some.layers, some.heads) == ([0, 1], [1, 2])
+    for values in (some.maps["weights"], some.measures["entropy"]["weights"]):
+        assert np.isnan(values[[0, 1], [1, 0]]).all()
+    assert np.array_equal(some.maps["weights"][[0, 1], [0, 1]], whole[[0, 1], [0, 1]], equal_nan=True)
+    lines = csv.DictReader(
+        server.get(f"/analyses/{document['id']}/export", params={**chosen, "format": "csv"}).text.splitlines()
+    )
+    assert {(line["layer"], line["head"]) for line in lines if line["lens"] == "weights"} == {("0", "1"), ("1", "2")}
+    assert problem(server, document, "export", **chosen, format="headvis") == (422, "invalid-request")
 
 
 def test_without_maps(server: Server) -> None:

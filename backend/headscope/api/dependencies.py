@@ -14,7 +14,7 @@ from ..errors import InvalidRequest, NotReady, Unknown
 from ..jobs import JobKind
 from ..lenses import LENSES
 from ..server.service import Service, unknown_job
-from ..store import Stored
+from ..store.export import Source
 from ..store.map_file import Corrupt
 from .middleware.access import Visitor
 from .middleware.metrics import PREFIX
@@ -114,17 +114,17 @@ def heads_of(document: dict[str, Any], lens: str) -> list[int]:
     return list(document["heads"]) if LENSES[lens].of == "heads" else [0]
 
 
-def check_kept(stored: Stored, lens: str) -> None:
+def check_kept(source: Source, lens: str) -> None:
     """Raise Unknown unless the analysis includes the lens, NotReady unless it kept the maps."""
-    check_lens(stored, lens)
-    if lens not in stored.document["kept"]:
+    check_lens(source, lens)
+    if lens not in source.document["kept"]:
         raise NotReady("This analysis kept only thumbnails and measures, not maps. Send its request with maps: true.")
 
 
-def check_lens(stored: Stored, lens: str) -> None:
+def check_lens(source: Source, lens: str) -> None:
     """Raise Unknown unless the lens exists and the analysis includes it."""
     check_name("lens", lens, LENSES)
-    if lens not in stored.document["lenses"]:
+    if lens not in source.document["lenses"]:
         raise Unknown(
             "lens", "This analysis does not include that lens. Send its request with the lens added.", pointer="/lens"
         )

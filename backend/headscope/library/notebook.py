@@ -7,9 +7,10 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..api.documents.selection import Selection
+from ..api.documents.selection import select
 from ..api.documents.standalone import choose_precision, write_page
 from ..errors import InvalidRequest
+from ..store.export import Source
 from .analysis import Analysis
 
 MOST_HEIGHT = 4000
@@ -25,13 +26,13 @@ TOO_LARGE = (
 class NotebookView:
     """The viewer of an analysis. A notebook displays it as the last value of a cell."""
 
-    def __init__(self, a: Analysis, head: str = "", heads: Sequence[str] = (), height: int = 720) -> None:
-        self._a, self._head, self._heads, self._height = a, head, heads, height
+    def __init__(self, id_: str, source: Source, head: str = "", height: int = 720) -> None:
+        self._id, self._source, self._head, self._height = id_, source, head, height
 
     def save(self, path: str | Path) -> None:
         """Save the viewer as an HTML file."""
         fragment = f"head={self._head}" if self._head else ""
-        write_page(self._a.id, self._a.source, Path(path), [], fragment, self._heads)
+        write_page(self._id, self._source, Path(path), [], fragment)
 
     def _repr_html_(self) -> str:
         """Return a frame with its own origin, isolated from the notebook.
@@ -71,13 +72,12 @@ def show(
     if not 1 <= height <= MOST_HEIGHT:
         raise InvalidRequest(f"height must be between 1 and {MOST_HEIGHT} px.", pointer="/height")
     chosen = [_name(one) for one in heads or ()]
-    choose_precision(Selection(a.source, chosen) if chosen else a.source)
-    if head is None:
-        return NotebookView(a, heads=chosen, height=height)
+    source = select(a.source, chosen)
+    choose_precision(source)
     known = chosen or [f"{layer}.{number}" for layer in a.layers for number in a.heads]
-    if _name(head) not in known:
+    if head is not None and _name(head) not in known:
         raise InvalidRequest('head must be one that was analysed, such as (4, 5) or "4.5".', pointer="/head")
-    return NotebookView(a, _name(head), chosen, height)
+    return NotebookView(a.id, source, "" if head is None else _name(head), height)
 
 
 def _name(head: tuple[int, int] | str) -> str:

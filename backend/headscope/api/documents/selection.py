@@ -17,6 +17,11 @@ from ...store.export import Source
 from ...store.map_file import BLOCK, MapPart
 
 
+def select(source: Source, heads: Collection[str]) -> Source:
+    """Return the source with these heads only, or as it is if `heads` is empty. Raises InvalidRequest for a head that was not analysed."""
+    return Selection(source, heads) if heads else source
+
+
 class Selection:
     """The layers and heads of a source that include the chosen heads. Its other heads are absent: like those that a layer does not have."""
 
@@ -31,7 +36,8 @@ class Selection:
                 "heads must be names of heads that were analysed, such as 4.5,7.2: layer and head, both counted from 0.",
                 pointer="/heads",
             )
-        self._chosen = {known[name] for name in heads}
+        self.names = list(heads)
+        self._chosen = {known[name] for name in self.names}
         self._layers, self._heads = (sorted(set(places)) for places in zip(*self._chosen, strict=True))
         self._absent = np.array([[(i, j) not in self._chosen for j in self._heads] for i in self._layers])
 

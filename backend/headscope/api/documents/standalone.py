@@ -11,7 +11,7 @@ import gzip
 import hashlib
 import html
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from math import prod
 from pathlib import Path
@@ -74,22 +74,16 @@ def page_folder() -> Path:
     return packaged if packaged.is_dir() else _API.parents[2] / "frontend" / "dist"
 
 
-def write_page(
-    id_: str, source: Source, path: Path, models: list[ModelCard], fragment: str = "", heads: Sequence[str] = ()
-) -> None:
+def write_page(id_: str, source: Source, path: Path, models: list[ModelCard], fragment: str = "") -> None:
     """Write the page to a file. Arguments and errors are those of stream_page."""
-    save(stream_page(id_, source, models, fragment, heads), path)
+    save(stream_page(id_, source, models, fragment), path)
 
 
-def stream_page(
-    id_: str, source: Source, models: list[ModelCard], fragment: str = "", heads: Sequence[str] = ()
-) -> Chunks:
-    """Stream the page of an analysis, or of chosen heads of it, such as 4.5.
+def stream_page(id_: str, source: Source, models: list[ModelCard], fragment: str = "") -> Chunks:
+    """Stream the page of an analysis or of a selection of its heads.
 
-    `models` describes its model, if known; `fragment` selects the initial view, such as head=4.5. Raises what stream_html and Selection raise.
+    `models` describes its model, if known; `fragment` selects the initial view, such as head=4.5. Raises what stream_html raises.
     """
-    if heads:
-        source, fragment = Selection(source, heads), _open_one_of(heads, fragment)
     documents = {
         "/analysis": to_document(id_, None, source),
         "/models": Page(items=models),
@@ -100,10 +94,12 @@ def stream_page(
     answers = {path: document.model_dump_json(by_alias=True).encode() for path, document in documents.items()}
     if "picture" in source.arrays:
         answers["/image"] = encode_image(source)
+    if isinstance(source, Selection):
+        fragment = _open_one_of(source.names, fragment)
     return stream_html(source, page_folder() / "viewer", answers, fragment)
 
 
-def _open_one_of(heads: Sequence[str], fragment: str) -> str:
+def _open_one_of(heads: list[str], fragment: str) -> str:
     """Return a view that opens one of the heads: its own, if it is one of them."""
     view = dict(parse_qsl(fragment))
     return fragment if view.get("head") in heads else urlencode({**view, "head": heads[0]})

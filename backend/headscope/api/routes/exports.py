@@ -12,12 +12,14 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response, StreamingResponse
 
 from ...core.streams import PIECE, Chunks
-from ...errors import Unknown
+from ...errors import InvalidRequest, Unknown
 from ...lenses import LENSES
 from ...server.service import Service
 from ...store import Stored, export
+from ...store.export import Source
 from ...studies.results import headvis
 from ..dependencies import ResourceDep, check_kept, limit_by
+from ..documents.selection import select
 from ..documents.standalone import stream_page
 from ..error_responses import media
 from ..http.conditional import READS
@@ -58,22 +60,25 @@ async def export_file(
         Query(
             max_length=4_000,
             pattern=r"^$|^\d{1,5}\.\d{1,5}(,\d{1,5}\.\d{1,5})*$",
-            description="For html: the heads that the page has, such as 4.5,7.2; all by default.",
+            description="The heads that the file has, such as 4.5,7.2; all by default. HeadVis needs all.",
         ),
     ] = "",
 ) -> Response:
-    """Export the analysis as one file. `html` is a self-contained page with the viewer, of all or of chosen heads; `csv` and `parquet` have one row per entry of
+    """Export the analysis, or chosen heads of it, as one file. `html` is a self-contained page with the viewer; `csv` and `parquet` have one row per entry of
     every map; `headvis` is a zip file for HeadVis and requires the measures head_roles, qk_distance, entropy and max_activation.
     """
-    streams: dict[Format, Callable[[Stored], Chunks]] = {
+    chosen = heads.split(",") if heads else []
+    streams: dict[Format, Callable[[Source], Chunks]] = {
         "safetensors": export.stream_safetensors,
         "npz": export.stream_npz,
         "parquet": partial(export.stream_parquet, by_layer=BY_LAYER),
         "csv": partial(export.stream_csv, by_layer=BY_LAYER),
-        "html": partial(_stream_page, analysis, view, heads),
+        "html": partial(_stream_page, analysis, view),
         "headvis": _stream_headvis,
     }
-    return await send_file(analysis, streams[format_], format_)
+    if chosen and format_ == "headvis":
+        raise InvalidRequest("HeadVis needs all heads. Leave out heads, or choose another format.", pointer="/heads")
+    return await send_file(analysis, lambda stored: streams[format_](select(stored, chosen)), format_)
 
 
 async def send_file(resource: Resource, stream: Callable[[Stored], Chunks], format_: str) -> Response:
@@ -113,13 +118,13 @@ def _next_piece(chunks: Chunks) -> bytes:
     return b"".join(parts)
 
 
-def _stream_headvis(stored: Stored) -> Chunks:
-    check_kept(stored, "weights")
-    return headvis.stream(headvis.summary_of_analysis(stored))
+def _stream_headvis(source: Source) -> Chunks:
+    check_kept(source, "weights")
+    return headvis.stream(headvis.summary_of_analysis(source))
 
 
-def _stream_page(analysis: Resource, view: str, heads: str, stored: Stored) -> Chunks:
+def _stream_page(analysis: Resource, view: str, source: Source) -> Chunks:
     models = []
     with suppress(Unknown):  # it has been removed from the catalog
-        models.append(ModelCard(**analysis.service.catalog.describe(stored.document["request"]["model"])))
-    return stream_page(analysis.id, stored, models, view, heads.split(",") if heads else ())
+        models.append(ModelCard(**analysis.service.catalog.describe(source.document["request"]["model"])))
+    return stream_page(analysis.id, source, models, view)
