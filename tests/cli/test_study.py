@@ -5,15 +5,17 @@ from __future__ import annotations
 import contextlib
 import csv
 import json
+import os
+import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.support import commands
+from tests.support.forks import fork
 from tests.support.models import tiny_model
-from tests.support.server import environment, eventually
 from tests.support.studies import lines
 
 
@@ -22,15 +24,10 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_model(tmp_path_factory.mktemp("model") / "bert")
 
 
-def command(model: Path, *arguments: str | Path) -> list[str]:
-    asked = ("study", *arguments, "--model", model)
-    return [sys.executable, "-m", "headscope", *(str(argument) for argument in asked)]
-
-
 def run(folder: Path, model: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     """Run the command in a folder, with its own data directory there."""
     with contextlib.chdir(folder):
-        return commands.run(folder / "home", *command(model, *arguments)[3:])
+        return commands.run(folder / "home", "study", *map(str, arguments), "--model", str(model))
 
 
 def test_figures_and_tables_of_a_file(tmp_path: Path, model: Path) -> None:
@@ -112,6 +109,17 @@ def test_mistakes(tmp_path: Path, model: Path, arguments: tuple[str, ...], said:
     assert "Traceback" not in done.stderr
 
 
+def killed_run(folder: Path, model: Path, *arguments: str | Path) -> None:
+    """The command, killed in its first forward pass after a chunk is done."""
+
+    def kill(*_: object) -> None:
+        if list((folder / "home" / "studies").rglob("*.safetensors")):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    torch.nn.modules.module.register_module_forward_pre_hook(kill)
+    run(folder, model, *arguments)
+
+
 def test_it_goes_on_after_a_kill(tmp_path: Path, model: Path) -> None:
     """The same command, started again, gives the same numbers as one that was never interrupted."""
     data = tmp_path / "cats.jsonl"
@@ -121,15 +129,11 @@ def test_it_goes_on_after_a_kill(tmp_path: Path, model: Path) -> None:
     assert run(tmp_path / "whole", model, *asked).returncode == 0
     killed = tmp_path / "killed"
     killed.mkdir()
-    first = subprocess.Popen(
-        command(model, *asked), cwd=killed, env=environment(killed / "home"), stdout=subprocess.DEVNULL
-    )
+    first = fork(killed_run, killed, model, *asked)
+    first.join(120)
+    assert first.exitcode == -signal.SIGKILL
     kept = killed / "home" / "studies"
-    try:
-        eventually(lambda: list(kept.rglob("*.safetensors")), "a chunk that is done")
-    finally:
-        first.kill()
-        first.wait()
+    assert list(kept.rglob("*.safetensors"))
     assert not (killed / "heads.csv").exists()
     assert run(killed, model, *asked).returncode == 0
     assert (killed / "heads.csv").read_bytes() == (tmp_path / "whole" / "heads.csv").read_bytes()

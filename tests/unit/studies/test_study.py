@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
-import subprocess
-import sys
-import time
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +22,7 @@ from headscope.studies import chunk, plan
 from headscope.studies.aggregate import Aggregate
 from headscope.studies.data.dataset import Row
 from headscope.studies.request import Against, StudyRequest
+from tests.support.forks import fork, forked
 
 from ..test_combinations import vit
 from . import slow
@@ -281,38 +280,36 @@ def test_a_plan_holds_no_texts() -> None:
     assert most < 16e6
 
 
-KILLED = """
-import sys
-import headscope
-from headscope.studies import plan
-from tests.unit.studies.texts import texts
-plan.INPUTS = 6
+def study_of_chunks(model: Model, chunks: Path, path: Path) -> None:
+    """Save a study whose finished chunks are kept in a folder."""
+    headscope.study(model, texts(36), measures=("entropy", "patterns"), checkpoint=chunks).save(path)
 
-s = headscope.study("minilm", texts(36), measures=("entropy", "patterns"), checkpoint=sys.argv[1])
-s.save(sys.argv[2])
-"""
+
+def killed_study(model: Model, chunks: Path, path: Path) -> None:
+    """The same, killed in the first forward pass after two chunks' ends."""
+
+    def kill(*_: object) -> None:
+        if len(list(chunks.glob("*.safetensors"))) == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    model.module.get_input_embeddings().register_forward_pre_hook(kill)
+    study_of_chunks(model, chunks, path)
 
 
 def test_a_killed_study_goes_on_and_gives_the_same_digits(
     minilm: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SIGKILL between two chunks' ends; afterwards no finished chunk is run again and every array is that of an undisturbed run."""
+    monkeypatch.setattr(plan, "INPUTS", 6)
     folder, path = tmp_path / "chunks", tmp_path / "study.safetensors"
-    command = [sys.executable, "-c", KILLED, str(folder), str(path)]
-    root = Path(__file__).parents[3]
-    with subprocess.Popen(command, cwd=root) as killed:
-        deadline = time.monotonic() + 200
-        while len(list(folder.glob("*.safetensors"))) < 2:
-            assert killed.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        killed.send_signal(signal.SIGKILL)
+    killed = fork(killed_study, minilm, folder, path)
+    killed.join(200)
+    assert killed.exitcode == -signal.SIGKILL
     done = {file: file.stat().st_mtime_ns for file in folder.glob("*.safetensors")}
-    assert 2 <= len(done) < 6
-    subprocess.run(command, cwd=root, check=True, timeout=200)
+    assert len(done) == 2
+    forked(study_of_chunks, minilm, folder, path)
     assert all(file.stat().st_mtime_ns == at for file, at in done.items())
     assert len(list(folder.glob("*.safetensors"))) == 6
-    monkeypatch.setattr(plan, "INPUTS", 6)
     undisturbed = headscope.study(minilm, texts(36), measures=("entropy", "patterns"))
     resumed = headscope.Study.open(path)
     assert resumed.id == undisturbed.id
