@@ -8,13 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from peft import LoraConfig, PromptTuningConfig, get_peft_model
 
 import headscope
 from headscope.capture import examine
+from headscope.core.lazy import LazyModule
 from headscope.errors import Unsupported
 
 from .test_precision import MADE
+
+# Imported by the tests that need it: every process that collects tests would wait for a second.
+peft = LazyModule("peft")
 
 pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")  # peft's own
 
@@ -28,7 +31,7 @@ HEADS, WIDTH = 12, 32
 def adapted() -> Any:
     """MiniLM with LoRA on queries, keys and the output projection, as transformers adds it, its weights not zero."""
     module = MADE["minilm"]()
-    module.add_adapter(LoraConfig(r=4, lora_alpha=8, lora_dropout=0.5, target_modules=TARGETS))
+    module.add_adapter(peft.LoraConfig(r=4, lora_alpha=8, lora_dropout=0.5, target_modules=TARGETS))
     return filled(module)
 
 
@@ -95,15 +98,17 @@ def test_nothing_is_missing(adapted: Any) -> None:
 
 def test_a_peft_model_is_analysed_like_its_model(adapted: Any) -> None:
     """The adapters of a PeftModel take part, and the maps are those of the same adapters added by transformers."""
-    peft = get_peft_model(MADE["minilm"](), LoraConfig(r=4, lora_alpha=8, lora_dropout=0.5, target_modules=TARGETS))
-    filled(peft)
+    wrapped = peft.get_peft_model(
+        MADE["minilm"](), peft.LoraConfig(r=4, lora_alpha=8, lora_dropout=0.5, target_modules=TARGETS)
+    )
+    filled(wrapped)
     found, expected = (
         headscope.analyze(headscope.load(module), token_ids=IDS, lenses=("weights", "norm")).maps
-        for module in (peft, adapted)
+        for module in (wrapped, adapted)
     )
     for lens in ("weights", "norm"):
         np.testing.assert_array_equal(found[lens], expected[lens])
-    headscope.attend_by(peft, "softmax")
+    headscope.attend_by(wrapped, "softmax")
 
 
 def test_an_adapter_that_comes_later_is_seen() -> None:
@@ -115,7 +120,7 @@ def test_an_adapter_that_comes_later_is_seen() -> None:
         return headscope.analyze(model, token_ids=IDS, lenses=("norm",), measures=()).maps["norm"]
 
     plain = norms()
-    module.add_adapter(LoraConfig(r=4, lora_alpha=8, target_modules=["attention.output.dense"]))
+    module.add_adapter(peft.LoraConfig(r=4, lora_alpha=8, target_modules=["attention.output.dense"]))
     np.testing.assert_allclose(norms(), plain, atol=1e-5)
     filled(module)
     assert np.abs(norms() - plain).max() > 1e-2
@@ -127,9 +132,9 @@ def test_an_adapter_that_comes_later_is_seen() -> None:
 
 def test_learned_vectors_before_the_input_are_refused() -> None:
     """A prompt-tuned PeftModel computes something else than its model."""
-    config = PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3)
+    config = peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3)
     with pytest.raises(Unsupported, match="prepends learned vectors"):
-        headscope.load(get_peft_model(MADE["gpt2"](), config))
+        headscope.load(peft.get_peft_model(MADE["gpt2"](), config))
 
 
 def test_a_second_path_from_the_heads_is_no_projection() -> None:

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import torch
 import torch._lazy.ts_backend
-from accelerate import cpu_offload, dispatch_model
 from transformers import (
     BertConfig,
     BertForMaskedLM,
@@ -30,11 +29,15 @@ import headscope
 from headscope import LENSES, MEASURES
 from headscope.analysis.request import explain_missing
 from headscope.capture import examine
+from headscope.core.lazy import LazyModule
 from headscope.errors import InvalidRequest, Unsupported
 from headscope.models import free_memory, safety
 from headscope.models.generation import Generate
 from tests.support.models import tiny_model, wordpiece
 from tests.sweep.build import build
+
+# Imported by the tests that need it: every process that collects tests would wait for it.
+accelerate = LazyModule("accelerate")
 
 TEXT = "The cat sat on the mat, and it was tired of the mat."
 SHAPE = {
@@ -81,16 +84,16 @@ def in_parts(family: str) -> dict[str, Any]:
 
 
 def from_memory(family: str, module: Any, folder: Path) -> Any:
-    return cpu_offload(module, "cpu")
+    return accelerate.cpu_offload(module, "cpu")
 
 
 def from_disk(family: str, module: Any, folder: Path) -> Any:
     places = {name: "disk" for name, _ in module.named_children()}
-    return dispatch_model(module, places, main_device="cpu", offload_dir=folder)
+    return accelerate.dispatch_model(module, places, main_device="cpu", offload_dir=folder)
 
 
 def split(family: str, module: Any, folder: Path) -> Any:
-    return dispatch_model(module, in_parts(family), main_device="cpu", offload_dir=folder)
+    return accelerate.dispatch_model(module, in_parts(family), main_device="cpu", offload_dir=folder)
 
 
 def analysed(module: Any, **options: Any) -> headscope.Analysis:
@@ -160,7 +163,7 @@ def test_everything_is_as_on_one_device(family: str, second_device: str) -> None
     places = {**dict.fromkeys([*others, f"{layers}.0", f"{layers}.2"], "cpu"), f"{layers}.1": second_device}
     with pytest.raises(RuntimeError, match="not a lazy tensor"):
         torch.ones(1) + torch.ones(1, device=second_device)
-    module = dispatch_model(module, places, main_device="cpu")
+    module = accelerate.dispatch_model(module, places, main_device="cpu")
     assert {parameter.device.type for parameter in module.parameters()} == {"cpu", second_device}
     assert_same(analysed(module), expected(family), 1e-5)  # it adds in another order
 
@@ -269,4 +272,6 @@ def test_the_memory_of_each_device_is_that_of_its_modules() -> None:
 def test_a_model_that_reaches_into_an_offloaded_module(family: str) -> None:
     """Uses a weight that is not in memory: torch computes something with it or raises an error, and Headscope says why, instead of showing it."""
     with pytest.raises(Unsupported, match="This model uses weights outside of the modules that hold them"):
-        headscope.analyze(cpu_offload(build(family).module, "cpu"), token_ids=[5, 17, 5, 42], lenses=("weights",))
+        headscope.analyze(
+            accelerate.cpu_offload(build(family).module, "cpu"), token_ids=[5, 17, 5, 42], lenses=("weights",)
+        )

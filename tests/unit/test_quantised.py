@@ -6,11 +6,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import bitsandbytes
 import numpy as np
 import pytest
 import torch
-from peft import LoraConfig, get_peft_model
 from torch.nn import functional
 from transformers import BertModel, BitsAndBytesConfig, LlamaConfig, LlamaForCausalLM
 
@@ -18,12 +16,17 @@ import headscope
 from headscope import LENSES, MEASURES
 from headscope.analysis.request import explain_missing
 from headscope.capture import batches_exactly, examine
+from headscope.core.lazy import LazyModule
 from headscope.errors import ModelNotExact, Unsupported
 from headscope.models.catalog import Catalog
 from headscope.settings import Settings
 
 from .conftest import eager
 from .test_adapters import filled
+
+# Imported by the tests that need them: every process that collects tests would wait for a second.
+bitsandbytes = LazyModule("bitsandbytes")
+peft = LazyModule("peft")
 
 IDS = [5, 17, 5, 42, 9, 23, 77, 12, 150, 3]
 HEADS, GROUPS = 4, 2
@@ -271,8 +274,8 @@ def flip(part: Any) -> None:
 @pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")  # peft's own
 def test_adapters_on_quantised_layers(folder: Path) -> None:
     """LoRA on 4 bits: contributions are those of both together, and the id of a model in training is the same every time."""
-    config = LoraConfig(r=4, lora_alpha=8, lora_dropout=0.5, target_modules=["v_proj", "o_proj"])
-    module = filled(get_peft_model(quantised(folder, "nf4", torch.bfloat16), config)).train()
+    config = peft.LoraConfig(r=4, lora_alpha=8, lora_dropout=0.5, target_modules=["v_proj", "o_proj"])
+    module = filled(peft.get_peft_model(quantised(folder, "nf4", torch.bfloat16), config)).train()
     first, second = (headscope.analyze(module, token_ids=IDS, lenses=("weights", "norm")) for _ in range(2))
     assert first.id == second.id
     model, values = headscope.load(module), list[torch.Tensor]()
