@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
+import os
+import random
+import signal
 import time
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from headscope.database import Database, schema
 from headscope.errors import StorageFull
 from headscope.store import Results
 from headscope.store.map_file import Corrupt
+from tests.support.forks import fork, forked
 from tests.support.stores import KINDS, LARGE, Place, new_place
 
 SHAPE = (2, 3, 5, 5)
@@ -356,51 +358,31 @@ def test_files_are_private(tmp_path: Path) -> None:
         assert path.stat().st_mode & 0o077 == 0
 
 
-# Run as a process of its own: writes and reads at random in a store that others use too; prints how many of each it did.
-WORKER = """
-import json, random, sys
-import numpy as np
-from headscope.store.map_file import Corrupt
-from tests.contract.test_store import ALL, content, name, write
-from tests.support.stores import Place
-
-results, chance = Place.load(sys.argv[1]).open(int(sys.argv[3])), random.Random(int(sys.argv[2]))
-done = {"written": 0, "read": 0, "gone": 0}
-for _ in range(int(sys.argv[4])):
-    number = chance.randrange(8)
-    if chance.random() < 0.5:
-        write(results, number)
-        done["written"] += 1
-        continue
-    try:
-        stored = results.get(name(number))
-        maps = None if stored is None else stored.maps("weights", ALL, ALL)
-    except Corrupt:  # made room for another one while it was read
-        maps = None
-    assert maps is None or np.array_equal(maps, content(number))
-    done["gone" if maps is None else "read"] += 1
-print(json.dumps(done))
-"""
+def use(place: Place, seed: int, quota: int, rounds: int) -> Counter[str]:
+    """Write and read at random in a store that others use too; return how many of each it did."""
+    results, chance, done = place.reopen(quota), random.Random(seed), Counter[str]()
+    for _ in range(rounds):
+        number = chance.randrange(8)
+        if chance.random() < 0.5:
+            write(results, number)
+            done["written"] += 1
+            continue
+        try:
+            stored = results.get(name(number))
+            maps = None if stored is None else stored.maps("weights", ALL, ALL)
+        except Corrupt:  # made room for another one while it was read
+            maps = None
+        assert maps is None or np.array_equal(maps, content(number))
+        done["gone" if maps is None else "read"] += 1
+    return done
 
 
 def test_many_processes_at_once(results: Results, place: Place) -> None:
     """Concurrent processes read and write with constant evictions: no error, no wrong data, and the quota holds."""
     write(results, 0)
     quota = int(results.usage()[1] * 4.5)
-    rounds = "15" if place.kind == "bucket" else "60"
-    workers = [
-        subprocess.Popen(
-            [sys.executable, "-c", WORKER, place.json(), str(seed), str(quota), rounds],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for seed in range(4)
-    ]
-    for worker in workers:
-        out, err = worker.communicate(timeout=120)
-        assert worker.returncode == 0, err
-        done = json.loads(out)
+    rounds = 15 if place.kind == "bucket" else 60
+    for done in forked(use, *((place, seed, quota, rounds) for seed in range(4))):
         assert done["written"] > 0 < done["read"]
     assert results.usage()[1] <= quota
     for number in range(8):
@@ -408,25 +390,19 @@ def test_many_processes_at_once(results: Results, place: Place) -> None:
             check(results, number)
 
 
-# Run as a process of its own: begins a result, says so, and waits to be killed.
-HALF_WRITER = """
-import sys, time
-from tests.contract.test_store import SHAPES, content, name
-from tests.support.stores import Place
-
-with Place.load(sys.argv[1]).open().writer(name(1)) as writer:
-    writer.open(SHAPES)
-    writer.write("weights", 0, 0, content(1)[0])
-    print("half", flush=True)
-    time.sleep(600)
-"""
+def write_half(place: Place) -> None:
+    """Begin a result, and be killed."""
+    with place.reopen().writer(name(1)) as writer:
+        writer.open(SHAPES)
+        writer.write("weights", 0, 0, content(1)[0])
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_killed_writer(results: Results, place: Place) -> None:
     """A killed writer leaves nothing visible and blocks no other process."""
-    with subprocess.Popen([sys.executable, "-c", HALF_WRITER, place.json()], stdout=subprocess.PIPE) as process:
-        assert process.stdout.readline() == b"half\n"
-        process.kill()
+    killed = fork(write_half, place)
+    killed.join(60)
+    assert killed.exitcode == -signal.SIGKILL
     assert results.get(name(1)) is None
     assert not results.has(name(1))
     assert place.paths() == []

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing.process import BaseProcess
 from typing import Any
 
@@ -22,15 +21,14 @@ def fork(work: Callable[..., object], *given: Any) -> BaseProcess:
     return process
 
 
-def forked(work: Callable[..., Any], *given: Any, seconds: float = 120, **variables: str) -> Any:
-    """Return what `work` returns in a process of its own with these environment variables; fail if it raises, or takes longer than `seconds`."""
-    reader, writer = FORKS.Pipe(duplex=False)
-
-    def answer() -> None:
-        os.environ.update(variables)
-        writer.send(work(*given))
-
-    process = fork(answer)
-    process.join(seconds)
-    assert process.exitcode == 0, f"ended with {process.exitcode}; what it raised is on standard error"
-    return reader.recv()
+def forked(work: Callable[..., Any], *each: Sequence[Any], seconds: float = 120) -> list[Any]:
+    """Return what `work` returns for each of these arguments, in processes of their own at the same time; fail if one raises, or takes longer than `seconds`."""
+    ways = [FORKS.Pipe(duplex=False) for _ in each]
+    processes = [
+        fork(lambda writer, given: writer.send(work(*given)), writer, given)
+        for (_, writer), given in zip(ways, each, strict=True)
+    ]
+    for process in processes:
+        process.join(seconds)
+        assert process.exitcode == 0, f"ended with {process.exitcode}; what it raised is on standard error"
+    return [reader.recv() for reader, _ in ways]

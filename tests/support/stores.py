@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TypeVar
@@ -47,14 +46,10 @@ class Place:
         """The database, one for each process."""
         return _database(self.database)
 
-    def json(self) -> str:
-        """Return the location as JSON, for another process."""
-        return json.dumps(asdict(self))
-
-    @staticmethod
-    def load(text: str) -> Place:
-        """Return the location of such JSON."""
-        return Place(**json.loads(text))
+    def reopen(self, quota: int = LARGE) -> Results:
+        """Open the store in a process that was forked: with connections of its own, and without closing those of the process that forked it."""
+        _database.cache_clear()
+        return self.open(quota)
 
     @property
     def files(self) -> fsspec.AbstractFileSystem:

@@ -307,7 +307,7 @@ def test_a_killed_study_goes_on_and_gives_the_same_digits(
     assert killed.exitcode == -signal.SIGKILL
     done = {file: file.stat().st_mtime_ns for file in folder.glob("*.safetensors")}
     assert len(done) == 2
-    forked(study_of_chunks, minilm, folder, path)
+    forked(study_of_chunks, (minilm, folder, path))
     assert all(file.stat().st_mtime_ns == at for file, at in done.items())
     assert len(list(folder.glob("*.safetensors"))) == 6
     undisturbed = headscope.study(minilm, texts(36), measures=("entropy", "patterns"))
