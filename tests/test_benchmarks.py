@@ -7,11 +7,12 @@ import json
 import subprocess
 import sys
 from collections import Counter
+from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
 
 import pytest
-from benchmarks.__main__ import BENCHMARKS
+from benchmarks.__main__ import BENCHMARKS, main
 from benchmarks.score_cases import TRUTHS
 
 from headscope import LENSES
@@ -47,14 +48,23 @@ def test_smallest_size(name: str) -> None:
     assert all(row and all(str(value) for value in row.values()) for row in rows)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "status", "output"),
-    [(["--help"], 0, "page_peers"), (["--smallest", "lenses"], 0, "capture_ratio"), (["cost"], 2, "cost")],
-)
-def test_command(arguments: list[str], status: int, output: str) -> None:
-    command = [sys.executable, "-m", "benchmarks", *arguments]
+def test_help() -> None:
+    command = [sys.executable, "-m", "benchmarks", "--help"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert (done.returncode, output in done.stdout + done.stderr) == (status, True), done.stderr
+    assert (done.returncode, "page_peers" in done.stdout) == (0, True), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "output"), [(["--smallest", "lenses"], 0, "capture_ratio"), (["cost"], 2, "cost")]
+)
+def test_command(
+    arguments: list[str], status: int, output: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In this process, which has imported what most of the start of another one would be."""
+    monkeypatch.setattr(sys, "argv", ["benchmarks", *arguments])
+    with nullcontext() if status == 0 else pytest.raises(SystemExit, match=str(status)):
+        main()
+    assert output in "".join(capsys.readouterr())
 
 
 def test_what_other_engines_read_is_equal() -> None:

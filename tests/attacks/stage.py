@@ -25,8 +25,8 @@ LATENCY_SECONDS = 1.0
 DESCRIPTORS = 65536
 # Tokens of the analysis with large maps: three layers of it are 48 MiB.
 LONG = 1024
-# Between two requests of the user who measures, in s.
-PAUSE = 0.02
+# Between two requests of the user who measures, in s. To add up the memory of all processes takes as long as a request.
+PAUSE = 0.1
 
 
 class Lab(Cluster):

@@ -106,9 +106,9 @@ def test_without_a_package_index_one_sentence_says_so(tmp_path: Path, monkeypatc
 
 
 def test_known_facts_on_random_sequences(model: Model) -> None:
-    """On 20 random sequences, each twice: induction heads, previous-token heads, and the first token, which most layers give most of their weight."""
+    """On 8 random sequences, each twice: induction heads, previous-token heads, and the first token, which most layers give most of their weight."""
     random, found = np.random.default_rng(0), []
-    for _ in range(20):
+    for _ in range(8):
         half = random.choice(np.arange(1000, 48_000), 24, replace=False).tolist()
         a = headscope.analyze(model, token_ids=[0, *half, *half], lenses=["weights"], measures=[])
         maps, again = a.maps["weights"], np.arange(25, 49)
@@ -171,7 +171,7 @@ def test_query_key_products_at_an_offset(model: Model) -> None:
 
 def test_what_heads_copy_by_their_weights(model: Model) -> None:
     """Written out for a head that raises what it attends to and one that does not: the eigenvalues of its own small product."""
-    found = headscope.analyze(model, token_ids=[5, 6], measures=["ov_copying"], maps=False).measures["ov_copying"]
+    a = headscope.analyze(model, token_ids=[5, 6], measures=["ov_copying"], layers=[18, 29], maps=False)
     parts = {name: one.detach().double().numpy() for name, one in model.module.named_parameters()}
     embedding = parts["model.embed_tokens.weight"]
     tokens = np.diag(parts["model.norm.weight"]) @ (embedding - embedding.mean(0)).T @ embedding
@@ -182,7 +182,7 @@ def test_what_heads_copy_by_their_weights(model: Model) -> None:
         )
         output = parts[f"{block}.self_attn.o_proj.weight"][:, head * 64 : head * 64 + 64]
         values = np.linalg.eigvals(value @ tokens.T @ output)
-        score = found["weights"][layer, head]
+        score = a.measures["ov_copying"]["weights"][a.layers.index(layer), head]
         assert score == pytest.approx(values.sum().real / np.abs(values).sum(), abs=1e-4)
         assert score == pytest.approx(expected, abs=0.01)
 
