@@ -95,7 +95,9 @@ def codes() -> dict[str, tuple[int, str]]:
         if cls is not errors.Unknown:
             found[cls.code] = (cls.status, cls.title)
     source = "\n".join(path.read_text("utf-8") for path in sorted(PACKAGE.rglob("*.py")))
-    for what in re.findall(r'(?:[Uu]nknown(?:_job)?|_chosen|choices_of|canonical|parse_slice)\(\s*"([a-z_]+)"', source):
+    for what in re.findall(
+        r'(?:[Uu]nknown(?:_job)?|_chosen|choices_of|canonical|parse_slice)\(\s*"([a-z_-]+)"', source
+    ):
         found[f"unknown-{what}"] = (errors.Unknown.status, f"Unknown {what}")
     found |= {code: (status, title) for status, (code, title, _) in problems.HTTP_ERRORS.items()}
     refused = r'\(\s*(\d{3}),\s*"([a-z-]+)",\s*"([^"]+)",'

@@ -12,11 +12,11 @@ from transformers import BertConfig, BertModel
 
 import headscope
 from headscope import BATTERIES, Model
+from headscope.analysis.head_scores import written
 from headscope.batteries import lists, sentences
 from headscope.batteries.base import AttentionPrompt, ChoicePrompt
 from headscope.capture import examine
 from headscope.errors import InvalidRequest, Unsupported
-from headscope.library.head_scores import _written
 from headscope.models.vocabulary import ModelVocabulary
 
 from .conftest import TINY
@@ -157,10 +157,10 @@ def test_what_lists_ask_for(gpt: Model, vocabulary: ModelVocabulary) -> None:
 def test_contributions_to_answers(gpt: Model, vocabulary: ModelVocabulary) -> None:
     """Those of the effect, for every answer; the score is 1 where the right one is the largest."""
     prompt = made("successor", vocabulary)
-    written = _written(gpt, prompt)
+    found = written(gpt, prompt)
     for place, answer in enumerate(prompt.answers):
         effects = headscope.effect(gpt, token_ids=prompt.ids, target=answer).effects
-        np.testing.assert_allclose(written[..., place], effects, atol=1e-4)
+        np.testing.assert_allclose(found[..., place], effects, atol=1e-4)
     score, control = ChoicePrompt([1], [4, 5, 6], 1).score(np.array([[0.0, 2, 1], [3, 2, 1]]))
     assert (score.tolist(), control.tolist()) == ([1, 0], [0, 0.5])
 
@@ -202,8 +202,8 @@ def test_refusals(minilm: Model) -> None:
     for error, match, model, given in (
         (Unsupported, "predict the next token", minilm, {}),
         (Unsupported, "predict the next token", BertModel(BertConfig(**SMALL)), {}),
-        (InvalidRequest, "no such battery", tiny, {"batteries": ["name-mover"]}),
-        (InvalidRequest, "prompts must be", tiny, {"prompts": 0}),
+        (InvalidRequest, "batteries.0", tiny, {"batteries": ["name-mover"]}),
+        (InvalidRequest, "prompts: ", tiny, {"prompts": 0}),
         (Unsupported, "without a tokenizer", tiny, {"batteries": ["retrieval"]}),
     ):
         with pytest.raises(error, match=match):

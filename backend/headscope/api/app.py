@@ -29,6 +29,7 @@ from .routes import (
     effects,
     exports,
     figures,
+    head_scores,
     heads,
     health,
     jobs,
@@ -49,6 +50,7 @@ ROUTERS = (
     analyses.router,
     maps.router,
     session.router,
+    head_scores.router,  # before the models, whose names may have slashes
     models.router,
     declarations.router,
     jobs.router,

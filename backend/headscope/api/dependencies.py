@@ -80,6 +80,23 @@ async def _effect(
 EffectDep = Annotated[Resource, Depends(_effect)]
 
 
+async def _head_scores(
+    request: Request,
+    service: ServiceDep,
+    visitor: VisitorDep,
+    model: str,
+    id_: str = Path(alias="id", json_schema_extra=ID, description="Id of the head scores."),
+) -> Resource:
+    """Return head scores that the visitor may read. Raises Unknown, the same for those of another model."""
+    known = re.fullmatch(ID["pattern"], id_) is not None and await visitor.may_read(service, id_)
+    if not known or await asyncio.to_thread(service.head_scores.model_of, id_) != model:
+        raise unknown_job("head-scores")
+    return Resource(request, service, visitor, "head-scores", id_)
+
+
+HeadScoresDep = Annotated[Resource, Depends(_head_scores)]
+
+
 def limit_by(kind: Literal["uploads", "exports", "comparisons"]) -> Any:
     """Return a dependency that holds a slot of a limiter until the response is sent. Raises TooManyRequests."""
 

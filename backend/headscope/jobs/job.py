@@ -17,9 +17,9 @@ LOCAL = "local"
 LARGEST_GROUP = 64
 
 Problem = dict[str, Any]
-# A study is computed in chunks, which are jobs of its batch, as the effects on an analysis are jobs of its.
+# A study is computed in chunks, which are jobs of its batch, as the effects on an analysis are jobs of its. Head scores are about a model.
 # A download puts a model into the hub's cache and has no result.
-JobKind = Literal["analysis", "effect", "study", "chunk", "download"]
+JobKind = Literal["analysis", "effect", "head-scores", "study", "chunk", "download"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from typing import Any
 
-from .. import logs
 from ..analysis import memory
 from ..analysis.effect_request import EffectRequest, check_supported
 from ..effects import EFFECTS
 from ..errors import Unsupported
-from ..jobs import LOCAL, JobDatabase, Limits, Work
 from ..models import tokens
 from ..models.catalog import Catalog
 from ..models.facts import Facts
 from ..settings import Settings
-from ..store import Results, Stored
-from ..store.map_file import Corrupt
+from ..store import Stored
+from .single_jobs import SingleJobs
 
 PLAIN = "Effects are computed with softmax. Analyse the text with this mechanism."
 EXACT = 'Effects are computed in float32 or float64. Analyse the text with dtype "float32".'
@@ -27,11 +23,8 @@ EXACT = 'Effects are computed in float32 or float64. Analyse the text with dtype
 class Effects:
     """Admission of effects. Methods block; the API calls them in threads."""
 
-    def __init__(
-        self, settings: Settings, catalog: Catalog, results: Results, database: JobDatabase, wake: Callable[[], None]
-    ) -> None:
-        self._settings, self._catalog = settings, catalog
-        self._results, self._database, self._wake = results, database, wake
+    def __init__(self, settings: Settings, catalog: Catalog, jobs: SingleJobs) -> None:
+        self._settings, self._catalog, self._jobs = settings, catalog, jobs
 
     def submit(self, analysis: Stored, request: EffectRequest, owner: str | None = None) -> tuple[str, bool]:
         """Check and queue an effect on a finished analysis for `owner`, and return its id and whether its result was stored.
@@ -54,17 +47,8 @@ class Effects:
         if facts is not None:
             self._check(facts, analysis.document, request)
         digest, of = located.digest(), analysis.manifest.id
-        id_ = request.key(of, digest)
-        if self._results.has(id_):
-            if owner:
-                self._database.grant(id_, owner)
-            return id_, True
         payload = {"analysis": of, "request": request.model_dump(), "input": asked}
-        work = Work(id_, json.dumps(payload), digest, owner=owner or LOCAL, request_id=logs.request_id(), kind="effect")
-        limits = Limits(self._settings.max_queue, self._settings.user_queue if owner else None)
-        self._database.enqueue([work], batch=of, limits=limits)
-        self._wake()
-        return id_, False
+        return self._jobs.submit("effect", request.key(of, digest), payload, digest, owner, batch=of)
 
     def _check(self, facts: Facts, analysis: Mapping[str, Any], request: EffectRequest) -> None:
         """Raise Unsupported or BudgetExceeded for a model without predictions, and for a method that it or its input does not allow."""
@@ -75,10 +59,4 @@ class Effects:
 
     def analysis_of(self, id_: str) -> str | None:
         """Return the id of the analysis that an effect is about; None for any other id."""
-        job = self._database.get(id_)
-        if job is not None:
-            return str(json.loads(job.payload)["analysis"]) if job.kind == "effect" else None
-        with suppress(Corrupt):  # without its job it cannot be computed again
-            stored = self._results.get(id_)
-            return stored.document.get("analysis") if stored else None
-        return None
+        return self._jobs.find_field(id_, "effect", "analysis")

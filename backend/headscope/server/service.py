@@ -32,7 +32,9 @@ from .admission import Admission
 from .datasets import Datasets
 from .downloads import Downloads
 from .effects import Effects
+from .head_scores import HeadScores
 from .limiters import Limiters
+from .single_jobs import SingleJobs
 from .studies import Studies
 
 logger = logging.getLogger("headscope")
@@ -76,7 +78,8 @@ class Service:
         self.studies = Studies(
             settings, self._admission, self.datasets, self.results, self.inputs, self.database, self.jobs.wake
         )
-        self.effects = Effects(settings, self.catalog, self.results, self.database, self.jobs.wake)
+        single = SingleJobs(settings, self.results, self.database, self.jobs.wake)
+        self.effects, self.head_scores = Effects(settings, self.catalog, single), HeadScores(self.catalog, single)
         self.downloads = self._build_downloads()
 
     def _build_embedded(self, *, downloads: bool = False) -> Embedded:
@@ -279,9 +282,9 @@ class Service:
         if stored is None:
             status = job.status if job else "gone"
             raise NotReady(
-                f"The {kind} is {status} and has no result yet."
+                f"The {_noun(kind)} is {status} and has no result yet."
                 if status in ("queued", "running")
-                else f"The {kind} is {status}; send the request again."
+                else f"The {_noun(kind)} is {status}; send the request again."
             )
         return stored
 
@@ -333,7 +336,12 @@ def _kind_of(stored: Stored) -> str:
 
 def unknown_job(kind: JobKind) -> Unknown:
     """Return the error for an analysis or study that does not exist, or no longer."""
-    return Unknown(kind, f"There is no {kind} of that id, or it was evicted. Send the request again.")
+    return Unknown(kind, f"There is no {_noun(kind)} of that id, or it was evicted. Send the request again.")
+
+
+def _noun(kind: JobKind) -> str:
+    """Return what a job is called in a sentence."""
+    return "test of heads" if kind == "head-scores" else kind
 
 
 # The module that is imported before worker processes are forked.

@@ -9,25 +9,21 @@ from typing import Any
 from ..analysis.effect import Effect, compute
 from ..analysis.effect_request import EffectRequest
 from ..analysis.request import AnalysisRequest
-from ..errors import CorruptModel, HeadscopeError
+from ..errors import HeadscopeError
 from ..jobs import Job, metrics
-from ..models.catalog import Catalog
 from ..models.loading import Model
 from ..store import Results
 from .study_jobs import ReportProgress
 
+# Loads the model of a job by its name, for a type of numbers. Raises CorruptModel if its files changed since the job was accepted.
+LoadAccepted = Callable[[Job, str, ReportProgress, str], Model]
+
 
 class EffectJobs:
-    """The jobs of effects. `load` returns the model of an analysis, `parse` the analysis of a payload, with its image."""
+    """The jobs of effects. `parse` returns the analysis of a payload, with its image."""
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        results: Results,
-        load: Callable[..., Model],
-        parse: Callable[[str], AnalysisRequest],
-    ) -> None:
-        self._catalog, self._results, self._load, self._parse = catalog, results, load, parse
+    def __init__(self, results: Results, load: LoadAccepted, parse: Callable[[str], AnalysisRequest]) -> None:
+        self._results, self._load, self._parse = results, load, parse
 
     def effect(self, job: Job, progress: ReportProgress) -> None:
         """Compute an effect and store it, unless it is already stored. Errors point to fields of the effect's request only."""
@@ -60,11 +56,7 @@ class EffectJobs:
             metrics.count("written_bytes", writer.finish(document, {}))
 
     def _compute(self, job: Job, analysis: AnalysisRequest, request: EffectRequest, progress: ReportProgress) -> Effect:
-        located = self._catalog.locate(analysis.model)
-        self._catalog.check(located)
-        if located.local and job.model not in located.accepted_digests():
-            raise CorruptModel("The model's files changed after the request was accepted. Send it again.")
-        model = self._load(located, progress, analysis.dtype)
+        model = self._load(job, analysis.model, progress, analysis.dtype)
         progress(0.0, "forward", "")
 
         def step(fraction: float) -> None:

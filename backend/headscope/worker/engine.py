@@ -27,6 +27,7 @@ from ..models.located import Located
 from ..settings import Settings
 from ..store import Writer
 from .effect_jobs import EffectJobs
+from .head_score_jobs import HeadScoreJobs
 from .study_jobs import ReportProgress, StudyJobs
 
 logger = logging.getLogger("headscope.worker")
@@ -38,6 +39,7 @@ QUIET_SECONDS = 0.05
 # Shortest time between two progress reports (s).
 PROGRESS_SECONDS = 0.05
 
+CHANGED = "The model's files changed after the request was accepted. Send it again."
 # Errors of a single job; any other exception is a fault of this process.
 EXPECTED = (HeadscopeError, MemoryError, OSError)
 
@@ -65,7 +67,9 @@ class AnalysisEngine:
         facts = stores.open_database(settings, patient=True)
         self._results, self._inputs = stores.results(settings, facts), stores.inputs(settings, facts)
         self._studies = StudyJobs(settings, self._catalog, self._results, self._inputs, self.model)
-        self._effects = EffectJobs(self._catalog, self._results, self.model, self._request)
+        effects = EffectJobs(self._results, self._load_accepted, self._request)
+        scores = HeadScoreJobs(self._results, self._load_accepted)
+        self._alone = {"effect": effects.effect, "head-scores": scores.head_scores, "chunk": self._studies.chunk}
         # By digest and the type of their weights.
         self._models: OrderedDict[tuple[str, str], Model] = OrderedDict()
         self.warm: frozenset[str] = frozenset()  # digests of the loaded models, read by other threads
@@ -93,6 +97,14 @@ class AnalysisEngine:
             gc.collect()  # models that were evicted refer to themselves
         self._models.move_to_end(key)
         return self._models[key]
+
+    def _load_accepted(self, job: Job, name: str, progress: ReportProgress, dtype: str) -> Model:
+        """Return the model of a job. Raises CorruptModel if its files changed since the job was accepted."""
+        located = self._catalog.locate(name)
+        self._catalog.check(located)
+        if located.local and job.model not in located.accepted_digests():
+            raise CorruptModel(CHANGED)
+        return self.model(located, progress, dtype)
 
     def _load(self, located: Located, progress: ReportProgress, dtype: str) -> Model:
         """Load the model, downloading it first if necessary, and report its size as progress."""
@@ -154,16 +166,14 @@ class AnalysisEngine:
         return _log_end(job, None)
 
     def _run_alone(self, job: Job, reporter: ProgressReporter) -> Problem | None:
-        """Compute an effect or a chunk of a study, or merge all chunks; return the problem, or None."""
+        """Compute an effect, head scores or a chunk of a study, or merge all chunks; return the problem, or None."""
         _log_start(job)
         progress = _Progress(reporter, job)
         try:
-            if job.kind == "effect":
-                self._effects.effect(job, progress)
-            elif job.kind == "chunk":
-                self._studies.chunk(job, progress)
-            else:
+            if job.kind == "study":
                 self._studies.study(job, reporter, progress)
+            else:
+                self._alone[job.kind](job, progress)
         except EXPECTED as error:
             return _log_end(job, error)
         return _log_end(job, None)
@@ -176,7 +186,7 @@ class AnalysisEngine:
         located = self._catalog.locate(request.model)
         self._catalog.check(located)
         if located.local and job.id not in map(request.key, located.accepted_digests()):
-            raise CorruptModel("The model's files changed after the request was accepted. Send it again.")
+            raise CorruptModel(CHANGED)
         writer = writers.enter_context(self._results.writer(job.id, (job.id, job.run)))
         progress, keep = _Progress(reporter, job), self._settings.keep
         return JobTask(request=request, job=job, located=located, sink=writer, progress=progress, keep=keep)

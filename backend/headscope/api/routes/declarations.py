@@ -1,9 +1,10 @@
-"""Routes that list lenses, mechanisms, measures, methods for effects, and figures."""
+"""Routes that list lenses, mechanisms, measures, methods for effects, batteries, and figures."""
 
 from __future__ import annotations
 
 from fastapi import APIRouter
 
+from ...batteries import BATTERIES
 from ...effects import EFFECTS
 from ...figures import FIGURES
 from ...figures.studies import STUDY_FIGURES
@@ -14,6 +15,7 @@ from ..http.compression import CompressedRoute
 from ..http.paging import Cursor, Limit, paginate
 from ..schemas.common import Page
 from ..schemas.methods import (
+    BatterySchema,
     DeclarationSchema,
     EffectMethodSchema,
     FigureSchema,
@@ -47,6 +49,13 @@ def measures(limit: Limit = 100, cursor: Cursor = 0) -> Page[MeasureSchema]:
 def effects(limit: Limit = 100, cursor: Cursor = 0) -> Page[EffectMethodSchema]:
     """List the methods for effects: the ways to tell what heads do to a prediction."""
     return paginate(describe(EFFECTS, EffectMethodSchema), limit, cursor)
+
+
+@router.get("/batteries")
+def batteries(limit: Limit = 100, cursor: Cursor = 0) -> Page[BatterySchema]:
+    """List the batteries: the tests of what heads are for."""
+    described = [BatterySchema.model_validate(one, from_attributes=True, by_name=True) for one in BATTERIES.values()]
+    return paginate(described, limit, cursor)
 
 
 @router.get("/figures")

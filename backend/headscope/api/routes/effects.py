@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
 from ...analysis.effect_request import EffectRequest
 from ...errors import ModelUnavailable, NotReady, QueueFull
-from ...server.service import Service
 from ...store import Stored
 from ..dependencies import EffectDep, ResourceDep
 from ..documents import effects
@@ -18,12 +17,13 @@ from ..http.conditional import CONDITIONAL
 from ..http.negotiation import WaitSeconds
 from ..http.tensors import choose_format
 from ..schemas.effects import EffectDocument
-from .jobs import DELETED, Submission, submit
+from .jobs import DELETED, Submission, describe_single, end, show_single, submit
 from .maps import TENSOR, MapSlice
 
 router = APIRouter(prefix="/analyses/{id}/effects", tags=["effects"])
 
 ACCEPTS = raises(NotReady, ModelUnavailable, QueueFull)
+describe = partial(describe_single, "effect", effects.to_document)
 
 
 @router.post("", status_code=202, response_model=EffectDocument, responses={**ACCEPTS, 200: {"model": EffectDocument}})
@@ -37,16 +37,13 @@ async def create(analysis: ResourceDep, body: EffectRequest, response: Response,
     async def enqueue() -> Submission:
         return await analysis.read(lambda stored: Submission(*service.effects.submit(stored, body, owner)))
 
-    return await submit(service, describe_effect, response, seconds, enqueue)
+    return await submit(service, describe, response, seconds, enqueue)
 
 
 @router.get("/{effect}", response_model=EffectDocument, responses=CONDITIONAL)
 async def show(effect: EffectDep) -> Response:
     """Return an effect: its progress and, once it is done, the target, the most likely predictions and what every head does. It never changes then."""
-    document = await asyncio.to_thread(describe_effect, effect.service, effect.id)
-    if document.status == "done":
-        return await effect.respond_json(lambda stored: effects.to_document(effect.id, None, stored))
-    return Response(document.model_dump_json(), media_type="application/json")
+    return await show_single(effect, effects.to_document)
 
 
 @router.get("/{effect}/maps", responses={**TENSOR, **CONDITIONAL}, response_class=Response)
@@ -64,13 +61,4 @@ async def maps(effect: EffectDep, part: Annotated[MapSlice, Query()]) -> Respons
 @router.delete("/{effect}", status_code=202, response_model=EffectDocument, responses=DELETED)
 async def delete(effect: EffectDep) -> Response:
     """Cancel a queued or running effect (202), or delete an ended one (204). One that other users also requested is only removed for you (204)."""
-    if not await asyncio.to_thread(effect.service.cancel, effect.id, effect.visitor.owner, "effect"):
-        return Response(status_code=204)
-    document = await asyncio.to_thread(describe_effect, effect.service, effect.id)
-    return Response(document.model_dump_json(), 202, media_type="application/json")
-
-
-def describe_effect(service: Service, id_: str) -> EffectDocument:
-    """Return the document of an effect. Raises Unknown."""
-    job, stored = service.find_or_recompute(id_, "effect")
-    return effects.to_document(id_, job, stored, service.queue_position(job) if job else None)
+    return await end(effect, describe)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from fastapi import APIRouter, Response
 from pydantic import BaseModel
 from sse_starlette import EventSourceResponse, ServerSentEvent
-from starlette.responses import JSONResponse
 
 from ...errors import Unknown
 from ...jobs import ChunkState, Job, JobKind
@@ -24,9 +23,11 @@ from ..http.paging import JobLimit, TimeCursor
 from ..resources import Resource
 from ..schemas.analyses import AnalysisDocument, AnalysisItem, Event
 from ..schemas.common import Page
+from ..schemas.single import SingleDocument
 from ..schemas.studies import StudyDocument, StudyEvent, StudyItem
 
 router = APIRouter()
+Document = TypeVar("Document", bound=SingleDocument, covariant=True)
 
 DELETED: dict[int | str, dict[str, Any]] = {204: {"description": "It was deleted."}}
 EVENTS = media("text/event-stream")
@@ -37,6 +38,14 @@ class Submission(NamedTuple):
 
     id: str
     stored: bool
+
+
+class ToDocument(Protocol[Document]):
+    """Returns the document of a job with one result, from its job, its result, or both."""
+
+    def __call__(
+        self, id_: str, job: Job | None, stored: Stored | None, position: int | None = None, /
+    ) -> Document: ...
 
 
 class JobDocuments(NamedTuple):
@@ -71,6 +80,20 @@ async def submit(
     return document
 
 
+def describe_single(kind: JobKind, to_document: ToDocument[Document], service: Service, id_: str) -> Document:
+    """Return the document of a job with one result. Raises Unknown."""
+    job, stored = service.find_or_recompute(id_, kind)
+    return to_document(id_, job, stored, service.queue_position(job) if job else None)
+
+
+async def show_single(job: Resource, to_document: ToDocument[Document]) -> Response:
+    """Respond with the document of a job with one result. It never changes once it is done."""
+    document = await asyncio.to_thread(describe_single, job.kind, to_document, job.service, job.id)
+    if document.status == "done":
+        return await job.respond_json(lambda stored: to_document(job.id, None, stored))
+    return _to_json(document)
+
+
 @router.get("/analyses", tags=["analyses"], response_model=Page[AnalysisItem])
 @router.get("/studies", tags=["studies"], response_model=Page[StudyItem])
 async def recent(
@@ -90,9 +113,18 @@ async def recent(
 @router.delete("/studies/{id}", tags=["studies"], status_code=202, response_model=StudyDocument, responses=DELETED)
 async def delete(job: ResourceDep) -> Response:
     """Cancel a queued or running analysis or study (202), or delete an ended one (204). One that other users also requested is only removed for you (204)."""
+    return await end(job, DOCUMENTS[job.kind].to_document)
+
+
+async def end(job: Resource, describe: Callable[[Service, str], BaseModel]) -> Response:
+    """Cancel a queued or running job, and respond with what `describe` returns; or delete an ended one."""
     if not await asyncio.to_thread(job.service.cancel, job.id, job.visitor.owner, job.kind):
         return Response(status_code=204)
-    return JSONResponse((await _show(job.service, job.kind, job.id)).model_dump(mode="json"), 202)
+    return _to_json(await asyncio.to_thread(describe, job.service, job.id), 202)
+
+
+def _to_json(document: BaseModel, status: int = 200) -> Response:
+    return Response(document.model_dump_json(), status, media_type="application/json")
 
 
 @router.get("/analyses/{id}/events", tags=["analyses"], responses=EVENTS, response_class=EventSourceResponse)

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from ...core.attention import Kind
-from .analyses import Progress, TokenSchema
-from .common import MechanismSchema, Problem, Status, Strict
+from .analyses import TokenSchema
+from .common import MechanismSchema, Strict
+from .single import SingleDocument
 
 
 class TargetSchema(Strict):
@@ -124,14 +125,8 @@ class EffectResult(Strict):
     key_tokens: list[TokenSchema]
 
 
-class EffectDocument(Strict):
+class EffectDocument(SingleDocument):
     """An effect in any state. `result` is null until it is done."""
 
-    id: str
     analysis: str
-    status: Status
-    progress: Progress
-    request: Annotated[dict[str, Any], Field(description="The request, with defaults filled in.")]
     result: EffectResult | None
-    error: Problem | None
-    links: dict[str, str]

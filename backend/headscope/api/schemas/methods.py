@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from ...core.declarations import Declaration
 
 
-class DeclarationSchema(BaseModel):
-    """A mechanism, lens or measure: what it is (`doc`), what it is not (`not`), the JSON Schema of its parameters, unit, range and source."""
+class BatterySchema(BaseModel):
+    """A battery: what it finds (`doc`), what it does not show (`not`), and its source."""
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
@@ -20,6 +20,11 @@ class DeclarationSchema(BaseModel):
     doc: str
     not_: str = Field(alias="not")
     citation: str
+
+
+class DeclarationSchema(BatterySchema):
+    """A mechanism, lens or measure: what it is (`doc`), what it is not (`not`), the JSON Schema of its parameters, unit, range and source."""
+
     params: Annotated[dict[str, Any], Field(description="JSON Schema of the parameters.")]
     unit: str
     range: tuple[float | None, float | None]
