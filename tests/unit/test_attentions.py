@@ -15,7 +15,7 @@ import headscope
 from headscope import Model
 from headscope.core.words import word_groups
 from headscope.errors import HeadscopeError, InvalidRequest, Unknown, Unsupported
-from headscope.library.from_attentions import _parse_pieces, from_attentions
+from headscope.library.from_attentions import from_attentions, parse_pieces
 
 from .conftest import eager, projected, relative
 
@@ -251,7 +251,7 @@ def test_values_in_half_precision_decide_no_rank() -> None:
 )
 def test_pieces_of_tokenizers_are_words(pieces: list[str], words: list[str]) -> None:
     """The marks of WordPiece, byte-level BPE and SentencePiece; without marks every piece is a word."""
-    tokens = _parse_pieces(pieces)
+    tokens = parse_pieces(pieces)
     assert word_groups(tokens)[1] == words
     for token, piece in zip(tokens, pieces, strict=True):
         assert (
@@ -260,3 +260,21 @@ def test_pieces_of_tokenizers_are_words(pieces: list[str], words: list[str]) -> 
             == (piece in words and piece[:1] in "[<" and piece not in ("", "[UNK]"))
         )
     assert max(token.end for token in tokens) <= len(" ".join(words))
+
+
+def test_numbers_of_layers_and_heads() -> None:
+    """Some layers and heads of a model keep their numbers; lenses that join layers or heads need all of them."""
+    A = weights()
+    a = from_attentions(A, names(), layers=[3, 7], heads=[0, 2, 5, 9], measures=("entropy", "rank"))
+    b = from_attentions(A, names(), measures=("entropy", "rank"))
+    assert (a.layers, a.heads) == ([3, 7], [0, 2, 5, 9])
+    assert a.id != b.id
+    np.testing.assert_array_equal(a.maps["weights"], b.maps["weights"])
+    np.testing.assert_array_equal(a.measures["rank"]["weights"], b.measures["rank"]["weights"])
+    for wrong in ([3], [7, 3], [3, 3], [-1, 3], [0.5, 1]):
+        with pytest.raises(InvalidRequest, match="layers"):
+            from_attentions(A, names(), layers=wrong)
+    from_attentions(A, names(), layers=[0, 1], lenses=("rollout",))
+    for some in ({"layers": [3, 7]}, {"heads": [0, 2, 5, 9]}):
+        with pytest.raises(Unsupported, match="all of them"):
+            from_attentions(A, names(), lenses=("rollout",), **some)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import alembic.config as alembic_config
     import fsspec as fsspec
     import huggingface_hub as huggingface_hub
+    import IPython.display as ipython_display
     import kaleido as kaleido
     import plotly.graph_objects as go
     import pyarrow as pa
@@ -48,6 +49,7 @@ if not TYPE_CHECKING:
     huggingface_hub = LazyModule("huggingface_hub")
     Image = LazyModule("PIL.Image")
     ImageOps = LazyModule("PIL.ImageOps")
+    ipython_display = LazyModule("IPython.display")
     kaleido = LazyModule("kaleido")
     pa = LazyModule("pyarrow")
     pq = LazyModule("pyarrow.parquet")
@@ -57,4 +59,11 @@ if not TYPE_CHECKING:
     torch = LazyModule("torch")
     uvicorn = LazyModule("uvicorn")
 
-__all__ = ["alembic_command", "alembic_config", "go", "pa", "pq"]  # the other names are re-exported by "as" above
+__all__ = [
+    "alembic_command",
+    "alembic_config",
+    "go",
+    "ipython_display",
+    "pa",
+    "pq",
+]  # the other names are re-exported by "as" above

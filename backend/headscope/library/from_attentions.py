@@ -23,10 +23,10 @@ from ..analysis.result import MemorySink
 from ..analysis.warnings import find_warnings
 from ..core.attention import BLOCK_BYTES, Keys, Kind, Layer, ResultWarning
 from ..core.tokens import Axes, Token, TokenKind
-from ..errors import InvalidRequest
+from ..errors import InvalidRequest, Unsupported
 from ..models.tokens import is_punctuation
 from .analysis import Analysis
-from .arguments import Method, request_of
+from .arguments import Method, numbers, request_of
 
 # Largest excess of a row sum over 1, for rounding. In half precision its epsilon, if that is larger.
 TOLERANCE = 1e-3
@@ -74,6 +74,8 @@ def from_attentions(
     values: Iterable[Any] | None = None,
     *,
     key_tokens: Sequence[str | Token] | None = None,
+    layers: Sequence[int] | None = None,
+    heads: Sequence[int] | None = None,
     causal: bool | None = None,
     lenses: Sequence[Method] | None = None,
     measures: Sequence[Method] = ("entropy",),
@@ -82,8 +84,9 @@ def from_attentions(
 
     `attentions` has one array or tensor per layer, [H, Q, K] or [1, H, Q, K], as returned with `output_attentions=True`. `tokens` are the queries, and the keys
     too unless `key_tokens` is given: strings of the tokenizer, or Token. `values` has [G, K, D] or [1, G, K, D] per layer, and enables lenses such as
-    `effective`, which is then used by default. `causal` states whether queries see only themselves and earlier tokens. By default this is inferred from the
-    zeros: keys farther away than any head of a layer attends count as masked.
+    `effective`, which is then used by default. `layers` and `heads` are the numbers of the given ones, in ascending order, if they are not all of the model's.
+    `causal` states whether queries see only themselves and earlier tokens. By default this is inferred from the zeros: keys farther away than any head of a
+    layer attends count as masked.
 
     Raises InvalidRequest for arrays that are not attention weights, and Unsupported for methods that need data that is not given.
 
@@ -95,24 +98,30 @@ def from_attentions(
     started = time.perf_counter()
     given = _validate(attentions, tokens, values, key_tokens)
     rules = [_keys(weights, causal) for weights in given.weights]
+    count, queries, keys = given.weights[0].shape
+    chosen_layers = _check_numbers(layers, len(given.weights), "layers")
+    chosen_heads = _check_numbers(heads, count, "heads")
     chosen = lenses if lenses is not None else ("weights", "effective") if values is not None else ("weights",)
     request = request_of(
         mechanism="softmax",
         model="attentions",
         token_ids=[token.id for token in given.axes.queries],
         kind=given.kind,
+        layers=chosen_layers if layers is not None else None,
+        heads=chosen_heads if heads is not None else None,
         lenses=chosen,
         measures=measures,
     )
     missing = _find_missing(given, rules)
     check_capabilities(request.methods, missing)
-    heads, queries, keys = given.weights[0].shape
-    planned = memory.plan(request, dict.fromkeys(range(len(given.weights)), heads), queries, keys)
+    planned = memory.plan(request, dict.fromkeys(chosen_layers, chosen_heads[-1] + 1), queries, keys)
+    if planned.whole and (heads is not None or chosen_layers != list(range(len(chosen_layers)))):
+        raise Unsupported("A lens that joins heads or layers needs all of them. Give every head of the first layers.")
     memory.check(planned, int(psutil.virtual_memory().available * 0.9))
     sink = MemorySink()
     reader = Reader(planned, [AnalysisTask(request, sink)])
-    for index, rule in enumerate(rules):
-        _feed(_layer(given, index, rule), reader)
+    for index, (layer, rule) in enumerate(zip(chosen_layers, rules, strict=True)):
+        _feed(_layer(given, index, layer, tuple(chosen_heads), rule), reader)
     width = given.values[0].shape[-1] if given.values else 0
     result = reader.result(request, given.kind, given.axes.queries, given.axes.keys, width)
     warnings = [*_warn_of_padding(given), *find_warnings(result, missing)]
@@ -152,6 +161,18 @@ def _validate(
                 f"The values of layer {layer} do not fit: they need {shape[2]} tokens, a number of heads that divides {shape[0]}, and one width."
             )
     return _AttentionArrays(weights, vectors, Axes(queries, keys), kind, max(*epsilons, *more))
+
+
+def _check_numbers(given: Sequence[int] | None, count: int, what: str) -> list[int]:
+    """Return the numbers of the layers or heads: 0, 1, ... unless they are given."""
+    found = numbers(given, what)
+    if found is None:
+        return list(range(count))
+    if len(found) != count or found != sorted(set(found)) or found[0] < 0:
+        raise InvalidRequest(
+            f"{what} must be {count} different numbers in ascending order, one for each in the arrays."
+        )
+    return found
 
 
 def _arrays(layers: Iterable[Any], what: str) -> tuple[list[Tensor], list[float]]:
@@ -264,15 +285,14 @@ def _find_missing(given: _AttentionArrays, rules: Sequence[Keys]) -> dict[str, s
     return missing
 
 
-def _layer(given: _AttentionArrays, index: int, keys: Keys) -> Layer:
+def _layer(given: _AttentionArrays, index: int, number: int, heads: tuple[int, ...], keys: Keys) -> Layer:
     weights, empty = given.weights[index], torch.empty(0)
     values = output = empty
     if given.values is not None:
         values = given.values[index]
         shared = values.repeat_interleave(weights.shape[0] // values.shape[0], dim=0)
         output = (weights.double() @ shared.double()).to(values.dtype)
-    heads = tuple(range(weights.shape[0]))
-    return Layer(index, heads, weights, values, output, keys, given.epsilon, given.axes, empty, empty)
+    return Layer(number, heads, weights, values, output, keys, given.epsilon, given.axes, empty, empty)
 
 
 def _feed(layer: Layer, reader: Reader) -> None:
@@ -295,10 +315,10 @@ def _name_axis(tokens: Sequence[str | Token], count: int, what: str) -> tuple[To
         raise InvalidRequest(f"There are {len(tokens)} {what} for an axis of length {count}.")
     if all(isinstance(token, Token) for token in tokens):
         return tuple(token for token in tokens if isinstance(token, Token))
-    return _parse_pieces([token if isinstance(token, str) else token.text for token in tokens])
+    return parse_pieces([token if isinstance(token, str) else token.text for token in tokens])
 
 
-def _parse_pieces(pieces: Sequence[str]) -> tuple[Token, ...]:
+def parse_pieces(pieces: Sequence[str]) -> tuple[Token, ...]:
     """Parse a tokenizer's strings: ## continues a word, Ġ and ▁ start one; without such marks, every piece is a word."""
     marked = any(piece.startswith(OPENING) for piece in pieces)
     ids: dict[str, int] = {}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import html
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from urllib.parse import urlencode
 
 from ..api.documents.selection import select
 from ..api.documents.standalone import choose_precision, write_page
@@ -26,15 +27,15 @@ TOO_LARGE = (
 class NotebookView:
     """The viewer of an analysis. A notebook displays it as the last value of a cell."""
 
-    def __init__(self, id_: str, source: Source, head: str = "", height: int = 720) -> None:
-        self._id, self._source, self._head, self._height = id_, source, head, height
+    def __init__(self, id_: str, source: Source, view: Mapping[str, str], height: int = 720) -> None:
+        """`view` has fields of the page's address, and the `theme`, light or dark."""
+        self._id, self._source, self._view, self._height = id_, source, view, height
 
     def save(self, path: str | Path) -> None:
         """Save the viewer as an HTML file."""
-        fragment = f"head={self._head}" if self._head else ""
-        write_page(self._id, self._source, Path(path), [], fragment)
+        write_page(self._id, self._source, Path(path), [], urlencode(self._view))
 
-    def _repr_html_(self) -> str:
+    def to_html(self) -> str:
         """Return a frame with its own origin, isolated from the notebook.
 
         The document is in `srcdoc`: browsers limit a `data:` URL to 2 MiB, and notebooks with a content security policy allow no `blob:` frame.
@@ -50,6 +51,8 @@ class NotebookView:
             f'<iframe title="Headscope" srcdoc="{page}" width="100%" height="{self._height}" style="border: 0" '
             'sandbox="allow-scripts allow-downloads"></iframe>'
         )
+
+    _repr_html_ = to_html
 
 
 def show(
@@ -77,7 +80,7 @@ def show(
     known = chosen or [f"{layer}.{number}" for layer in a.layers for number in a.heads]
     if head is not None and _name(head) not in known:
         raise InvalidRequest('head must be one that was analysed, such as (4, 5) or "4.5".', pointer="/head")
-    return NotebookView(a.id, source, "" if head is None else _name(head), height)
+    return NotebookView(a.id, source, {} if head is None else {"head": _name(head)}, height)
 
 
 def _name(head: tuple[int, int] | str) -> str:

@@ -1,0 +1,1 @@
+"""The calls of other tools, answered by Headscope: BertViz, CircuitsVis, TransformerLens, inseq."""
