@@ -14,7 +14,8 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 
 from tests.support.cluster import Cluster
-from tests.support.models import small_models
+from tests.support.hub import Hub
+from tests.support.models import small_models, tiny_model
 from tests.support.server import Program, Server
 
 # Several tests run at a time, and each may start processes that compute: threads of one that wait for a core keep the others' from theirs.
@@ -25,7 +26,7 @@ FIRST = ("browser", "attacks", "sweep", "test_benchmarks.py", "deploy", "docs", 
 # The tests of the fixtures `cluster` and `disturbed`.
 CLUSTERS = {
     "cluster": re.compile(r"^tests/api/.*cluster|cluster\]$"),
-    "disturbed": re.compile(r"^tests/faults/test_(celery|chaos|cluster|matrix|studies)\.py"),
+    "disturbed": re.compile(r"^tests/faults/test_(celery|chaos|cluster|matrix|studies|users)\.py"),
 }
 
 gc.disable()  # until all tests are imported, which stay
@@ -88,9 +89,21 @@ def factored(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator
 
 
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[Cluster]:
-    """Two servers and two workers."""
-    with Cluster(tmp_path_factory.mktemp("cluster") / "home", models, servers=2, workers=2, prewarm=True) as running:
+def cluster_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
+    """A hub with one model, org/shared."""
+    top = tmp_path_factory.mktemp("cluster-hub")
+    tiny_model(top / "org" / "shared")
+    with Hub(top) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory, models: Path, cluster_hub: Hub) -> Iterator[Cluster]:
+    """Two servers and two workers, which log every request and may download from a hub."""
+    home = tmp_path_factory.mktemp("cluster") / "home"
+    logs = {"log_format": "json", "log_level": "debug"}
+    hub = {"hub": "any", "HF_ENDPOINT": cluster_hub.url}
+    with Cluster(home, models, servers=2, workers=2, prewarm=True, **logs, **hub) as running:
         running.warm()
         yield running
 

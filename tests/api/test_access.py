@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from fastapi.routing import iter_route_contexts
 from headscope.api.app import create
 from headscope.settings import Settings
 from tests.api.test_bad_input import check_problem
-from tests.api.users import OF_ONE, ROUTES, UNKNOWN_ID, Users, ask, refused, users
+from tests.api.users import OF_ONE, ROUTES, UNKNOWN_ID, Users, ask, refused, users_of
 from tests.support.server import API, SLOW, Server, eventually
 
 OPEN = {
@@ -218,9 +219,27 @@ def test_a_running_analysis_of_two(lab: Users) -> None:
     assert (answer.status_code, answer.json()["status"]) == (202, "cancelled")
 
 
-def test_a_user_can_not_fill_the_queue(tmp_path: Path, models: Path) -> None:
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[Server]:
+    """A server whose users come and go, in the order of the tests below: none yet, some, none left, and none that it can find."""
+    with Server(tmp_path_factory.mktemp("own") / "home", models, user_queue=3) as running:
+        yield running
+
+
+def test_the_first_user_closes_a_running_server(own: Server) -> None:
+    """Analyses from before the first user belong to the user named local."""
+    id_ = own.submit(model="bert", text="Before there were users.")
+    first, local = (own.visitor(own.create_user(name)) for name in ("first", "local"))
+    refused(own.get("/models"))
+    assert first.get(f"{API}/analyses/{id_}").status_code == 404
+    assert local.get(f"{API}/analyses/{id_}").status_code == 200
+    first.close()
+    local.close()
+
+
+def test_a_user_can_not_fill_the_queue(own: Server) -> None:
     """Beyond the limit, submissions are 429 with Retry-After, a batch as a whole; other users are not affected."""
-    with users(tmp_path / "home", models, user_queue=3) as lab:
+    with users_of(own) as lab:
         slow = lab.ada.post(f"{API}/analyses", json=SLOW).json()["id"]
         eventually(lambda: lab.ada.get(f"{API}/analyses/{slow}").json()["status"] == "running", "a busy worker")
 
@@ -238,24 +257,38 @@ def test_a_user_can_not_fill_the_queue(tmp_path: Path, models: Path) -> None:
         batch.pop("text")
         assert lab.emmy.post(f"{API}/analyses/batch", json=batch).status_code == 429
         assert len(lab.emmy.get(f"{API}/analyses").json()["items"]) == 1
+        for who in (lab.ada, lab.emmy):
+            for item in who.get(f"{API}/analyses").json()["items"]:
+                who.delete(f"{API}/analyses/{item['id']}")
 
 
-def test_a_damaged_database_opens_nothing(tmp_path: Path, models: Path) -> None:
+def test_the_last_user_opens_nothing(own: Server) -> None:
+    """A server whose users are all revoked rejects every request; one that never had any accepts all."""
+    token = own.create_user("last")
+    with own.visitor(token) as last, own.visitor() as anonymous:
+        assert last.get(f"{API}/models").status_code == 200
+        for name in ("first", "local", "ada", "emmy", "last"):
+            own.revoke_user(name)
+        for who in (last, anonymous):
+            refused(who.get(f"{API}/models"))
+
+
+def test_a_damaged_database_opens_nothing(own: Server) -> None:
     """Without a list of its users the server rejects every request, while it runs and after it has started with a new database."""
-    with users(tmp_path / "home", models) as lab:
-        path = lab.server.home / "headscope.db"
-        path.write_bytes(b"\xff" * path.stat().st_size)
-        path.with_name("headscope.db-wal").write_bytes(b"")
-        for who in (lab.ada, lab.anonymous):
-            answer = who.get(f"{API}/models", headers={"Authorization": f"Bearer {lab.tokens['ada']}"})
+    token, path = own.create_user("grace"), own.home / "headscope.db"
+    path.write_bytes(b"\xff" * path.stat().st_size)
+    path.with_name("headscope.db-wal").write_bytes(b"")
+    with own.visitor(token) as grace, own.visitor() as anonymous:
+        for who in (grace, anonymous):
+            answer = who.get(f"{API}/models", headers={"Authorization": f"Bearer {token}"})
             assert (answer.status_code, answer.json()["code"]) == (503, "database-damaged")
             check_problem(answer)
             assert who.get("/healthz").status_code == 200
-        lab.server.kill()
-        lab.server.start(ready=401)
-        refused(lab.server.get("/models"))
-        lab.server.use(lab.server.create_user("ada"))
-        assert lab.server.get("/models").status_code == 200
+    own.kill()
+    own.start(ready=401)
+    refused(own.get("/models"))
+    own.use(own.create_user("grace"))
+    assert own.get("/models").status_code == 200
 
 
 def test_the_tokens_of_an_earlier_version_open_nothing(tmp_path: Path, models: Path) -> None:
@@ -272,24 +305,3 @@ def test_the_tokens_of_an_earlier_version_open_nothing(tmp_path: Path, models: P
         assert (home / "tokens.json").exists()
     finally:
         server.kill()
-
-
-def test_the_last_user_opens_nothing(tmp_path: Path, models: Path) -> None:
-    """A server whose users are all revoked rejects every request; one that never had any accepts all."""
-    with users(tmp_path / "home", models) as lab:
-        for name in lab.tokens:
-            lab.server.revoke_user(name)
-        refused(lab.ada.get(f"{API}/models"))
-        refused(lab.anonymous.get(f"{API}/models"))
-
-
-def test_the_first_user_closes_a_running_server(tmp_path: Path, models: Path) -> None:
-    """Analyses from before the first user belong to the user named local."""
-    with Server(tmp_path / "home", models) as server:
-        id_ = server.submit(model="bert", text="Before there were users.")
-        ada, local = (server.visitor(server.create_user(name)) for name in ("ada", "local"))
-        refused(server.get("/models"))
-        assert ada.get(f"{API}/analyses/{id_}").status_code == 404
-        assert local.get(f"{API}/analyses/{id_}").status_code == 200
-        ada.close()
-        local.close()

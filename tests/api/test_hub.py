@@ -29,7 +29,7 @@ def module_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
     """A hub with a valid model, one with pickles and code beside it, one with only pickles, and one that requires code."""
     top = tmp_path_factory.mktemp("hub")
     good = tiny_model(top / "org" / "tiny")
-    for name in ("mixed", "pickled", "coded", "large", "late", "added", "dropped", "beside", "shared"):
+    for name in ("mixed", "pickled", "coded", "large", "late", "added", "dropped", "beside"):
         shutil.copytree(good, top / "org" / name)
     for name in ("mixed", "pickled"):
         for file in UNWANTED:
@@ -136,28 +136,25 @@ def test_analyses_run_beside_a_download(open_server: Server, hub: Hub) -> None:
     assert download(open_server, model) == {}
 
 
-def test_downloads_of_a_cluster(hub: Hub, tmp_path: Path, models: Path) -> None:
+def test_downloads_of_a_cluster(cluster: Cluster, cluster_hub: Hub) -> None:
     """One worker downloads, with progress on every server, while another one runs analyses; cancelled, it downloads again, and any worker reads the model."""
-    model = "org/shared"
-    with Cluster(tmp_path / "home", models, servers=2, workers=2, hub="any", HF_ENDPOINT=hub.url) as cluster:
-        with hub.holding():
-            assert cluster.client.post(f"{API}/models", json={"model": model}).status_code == 202
-            for server in cluster.servers:
-                eventually(
-                    lambda server=server: server.get(f"/models/{model}").json()["download"]["detail"], "progress"
-                )
-            assert cluster.analyse(model="bert", text="Meanwhile.")["status"] == "done"
-            assert cluster.get(f"/models/{model}").json()["download"]["status"] == "running"
-            answer = cluster.client.delete(f"{API}/models/{model}")
-            assert (answer.status_code, answer.json()["download"]) == (202, None)
-        again = cluster.others[0].client.post(f"{API}/models", json={"model": model}, headers={"Prefer": "wait=50"})
-        assert (again.status_code, again.json()["local"]) == (200, True)
-        asked = sum(hub.asked.values())
-        texts = [{"text": f"Read by any worker, {number}."} for number in range(4)]
-        ids = cluster.post({"model": model, "inputs": texts}, "/analyses/batch").json()["ids"]
-        assert [cluster.ended(id_)["status"] for id_ in ids] == ["done"] * 4
-        assert sum(hub.asked.values()) == asked
-        assert cluster.client.delete(f"{API}/models/{model}").json()["code"] == "forbidden"
+    model, hub = "org/shared", cluster_hub
+    with hub.holding():
+        assert cluster.client.post(f"{API}/models", json={"model": model}).status_code == 202
+        for server in cluster.servers:
+            eventually(lambda server=server: server.get(f"/models/{model}").json()["download"]["detail"], "progress")
+        assert cluster.analyse(model="bert", text="Meanwhile.")["status"] == "done"
+        assert cluster.get(f"/models/{model}").json()["download"]["status"] == "running"
+        answer = cluster.client.delete(f"{API}/models/{model}")
+        assert (answer.status_code, answer.json()["download"]) == (202, None)
+    again = cluster.others[0].client.post(f"{API}/models", json={"model": model}, headers={"Prefer": "wait=50"})
+    assert (again.status_code, again.json()["local"]) == (200, True)
+    asked = sum(hub.asked.values())
+    texts = [{"text": f"Read by any worker, {number}."} for number in range(4)]
+    ids = cluster.post({"model": model, "inputs": texts}, "/analyses/batch").json()["ids"]
+    assert [cluster.ended(id_)["status"] for id_ in ids] == ["done"] * 4
+    assert sum(hub.asked.values()) == asked
+    assert cluster.client.delete(f"{API}/models/{model}").json()["code"] == "forbidden"
 
 
 def test_a_download_that_fails(open_server: Server, hub: Hub) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ import pytest
 
 from tests.api.corpus import CASES, HOSTILE_TEXTS, MARK
 from tests.api.test_bad_input import send
-from tests.support.cluster import Cluster
 from tests.support.server import Program, Server, eventually
 
 JSON_LOG = {"log_format": "json", "log_level": "debug"}
@@ -55,26 +53,24 @@ def test_bad_input_leaves_one_line_each_and_nothing_of_itself(logging: Server) -
         assert text not in shown
 
 
-@pytest.mark.parametrize("home", [Server, Cluster])
-def test_one_id_leads_from_the_answer_to_the_worker(
-    home: type[Server], logging: Server, tmp_path: Path, models: Path
-) -> None:
-    with nullcontext(logging) if home is Server else Cluster(tmp_path / "home", models, **JSON_LOG) as server:
-        answer = server.post({"model": "bert", "text": "Followed."}, headers={"X-Request-ID": "trace-me-1"})
-        assert answer.headers["x-request-id"] == "trace-me-1"
-        id_ = answer.json()["id"]
-        server.ended(id_)
-        programs = [server, *getattr(server, "workers", [])]
+@pytest.mark.parametrize("home", ["logging", "cluster"])
+def test_one_id_leads_from_the_answer_to_the_worker(home: str, request: pytest.FixtureRequest) -> None:
+    server = request.getfixturevalue(home)
+    answer = server.post({"model": "bert", "text": "Followed."}, headers={"X-Request-ID": "trace-me-1"})
+    assert answer.headers["x-request-id"] == "trace-me-1"
+    id_ = answer.json()["id"]
+    server.ended(id_)
+    programs = [server, *getattr(server, "workers", [])]
 
-        def found() -> list[dict[str, Any]]:
-            all_ = [event for program in programs for event in events(program)]
-            return [event for event in all_ if event.get("request_id") == "trace-me-1"]
+    def found() -> list[dict[str, Any]]:
+        all_ = [event for program in programs for event in events(program)]
+        return [event for event in all_ if event.get("request_id") == "trace-me-1"]
 
-        eventually(lambda: len(found()) == 4, "four events")
-        said = {event["event"]: event for event in found()}
-        assert set(said) == {"accepted", "answered", "analysis begins", "analysis ends"}
-        assert said["accepted"]["first"] == said["analysis begins"]["job"] == said["analysis ends"]["job"] == id_
-        assert said["analysis ends"]["end"] == "done"
+    eventually(lambda: len(found()) == 4, "four events")
+    said = {event["event"]: event for event in found()}
+    assert set(said) == {"accepted", "answered", "analysis begins", "analysis ends"}
+    assert said["accepted"]["first"] == said["analysis begins"]["job"] == said["analysis ends"]["job"] == id_
+    assert said["analysis ends"]["end"] == "done"
 
 
 def test_cached_responses_are_counted_and_logged(logging: Server) -> None:

@@ -56,10 +56,16 @@ class Users:
 @contextmanager
 def users(home: Path, models: Path, kind: type[Server] = Server, **settings: Any) -> Iterator[Users]:
     """Start a server (or a cluster) with the users Ada and Emmy."""
+    with kind(home, models, **settings) as server, users_of(server) as found:
+        server.use(found.tokens["ada"])
+        yield found
+
+
+@contextmanager
+def users_of(server: Server) -> Iterator[Users]:
+    """Create Ada and Emmy on a server that runs."""
     with ExitStack() as stack:
-        server = stack.enter_context(kind(home, models, **settings))
         tokens = {name: server.create_user(name) for name in ("ada", "emmy")}
-        server.use(tokens["ada"])
         anonymous, ada, emmy = (
             stack.enter_context(server.visitor(token)) for token in (None, tokens["ada"], tokens["emmy"])
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -36,12 +37,20 @@ def lab(stack: Stack) -> Iterator[httpx.Client]:
     assert made.returncode == 0, made.stderr
     for name in ("api", "worker"):
         stack.start(name)
-    for name in ("api", "worker"):
-        stack.wait(name)
     token = next(word for word in made.stdout.split() if len(word) > 40)
     address = f"http://127.0.0.1:{stack.ports['api']}"
     with httpx.Client(base_url=address, headers={"Authorization": f"Bearer {token}"}, timeout=60) as client:
+        eventually(lambda: _workers(client) == 1, "a worker")  # each health check is a process
+        for name in ("api", "worker"):
+            stack.wait(name)
         yield client
+
+
+def _workers(client: httpx.Client) -> int | None:
+    """The number of listed workers, None before the server listens."""
+    with suppress(httpx.TransportError):
+        return client.get("/readyz").json()["workers"]
+    return None
 
 
 def _analysed(lab: httpx.Client, **asked: object) -> dict:

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from safetensors.numpy import load
 
-import headscope
 from headscope.jobs import celery
 from tests.faults.test_storage import flip
 from tests.support.cluster import Cluster
@@ -337,25 +336,6 @@ def test_limits(models: Path, tmp_path: Path) -> None:
         eventually(lambda: cluster.child() != last, "another process")
         events = [json.loads(line)["event"] for line in cluster.workers[0].log().splitlines()]
         assert events.count("analysis ends") == 2
-
-
-def test_alike_inputs_share_a_pass(models: Path, tmp_path: Path) -> None:
-    """A worker claims several jobs of one recipe and length at once; each has its own result. The default model is loaded at start-up."""
-    texts = [f"The cat sat on mat {number}." for number in range(8)]
-    with Cluster(tmp_path / "home", models, batch_tokens=4096, prewarm=True) as cluster:
-        eventually(lambda: cluster.metric("model_loads_total") == 1, "the default model")
-        running = cluster.submit(**slow())
-        cluster.forward(running)
-        passes = cluster.metric("forward_passes_total")
-        body = {"model": "bert", "inputs": [{"text": text} for text in texts]}
-        ids = cluster.post(body, "/analyses/batch").json()["ids"]
-        ends(cluster, running)
-        documents = [cluster.ended(id_) for id_ in ids]
-        assert [(document["status"], document["text"]) for document in documents] == [("done", text) for text in texts]
-        assert cluster.metric("forward_passes_total") == passes + 2
-        alone = headscope.analyze(headscope.load(models / "bert"), texts[3])
-        got = load(cluster.get(f"/analyses/{ids[3]}/maps/effective").content)["map"]
-        assert np.allclose(got, alone.maps["effective"], atol=1e-5)
 
 
 def test_two_workers_compute_what_one_server_does(cluster: Cluster, embedded: Server) -> None:

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import cast
 
 import httpx
 import pytest
 
 from headscope.jobs.queries import AHEAD
-from tests.api.users import OF_ONE, Users, ask, refused, users
+from tests.api.users import OF_ONE, Users, ask, refused, users_of
 from tests.support import studies
 from tests.support.cluster import Cluster
 from tests.support.server import API, SLOW, Server, eventually
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[Users]:
-    """Two servers, one worker, two users."""
-    with users(tmp_path_factory.mktemp("lab") / "home", models, Cluster, servers=2, workers=1) as running:
+def lab(disturbed: Cluster) -> Iterator[Users]:
+    """Two servers, two workers, two users."""
+    with users_of(disturbed) as running:
         yield running
         logs = "".join(part.log() for part in (*cluster(running).servers, *cluster(running).workers))
         assert not [name for name, token in running.tokens.items() if token in logs]
