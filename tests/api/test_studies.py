@@ -265,7 +265,7 @@ def test_what_is_wrong_with_a_row_stays_with_that_row(embedded: Server) -> None:
 
 @both_deployments
 def test_effects_of_heads(server: Server, models: Path) -> None:
-    """The effects that the library finds, with a target per row; a row that cannot be judged is reported."""
+    """The effects that the library finds, with a target per row and reference texts for all; a row that cannot be judged is reported."""
     rows = [{"text": "The cat sat on a", "next": 5}, {"text": "A mat", "next": 9}, {"text": "It was", "next": 10**6}]
     data = {"name": "next.jsonl", "data": "".join(json.dumps(row) + "\n" for row in rows)}
     body = {
@@ -273,7 +273,8 @@ def test_effects_of_heads(server: Server, models: Path) -> None:
         "model": "gpt2",
         "lenses": [],
         "measures": [],
-        "effects": ["ablation"],
+        "effects": [{"name": "ablation", "how": "reference"}],
+        "reference": ["Some reference.", [5, 6, 7]],
         "figures": ["effects"],
     }
     document = studies.done(server, {**body, "columns": {"text": "text", "target": "next"}})
@@ -281,7 +282,8 @@ def test_effects_of_heads(server: Server, models: Path) -> None:
     assert [one["row"] for one in document["failed"]] == [3]
     found = server.get(f"/studies/{document['id']}/tables/effects", params={"format": "csv"}).text
     of = headscope.load(models / "gpt2")
-    each = [headscope.effect(of, row["text"], target=row["next"], method="ablation").effects for row in rows[:2]]
+    asked = {"method": body["effects"][0], "reference": body["reference"]}
+    each = [headscope.effect(of, row["text"], target=row["next"], **asked).effects for row in rows[:2]]
     shown = [float(row["effect"]) for row in csv.DictReader(io.StringIO(found))]
     assert shown == pytest.approx(np.mean(each, 0).ravel().tolist(), abs=1e-6)
     figure = server.get(f"/studies/{document['id']}/figures/effects").json()

@@ -69,7 +69,7 @@ def test_without_anything_asked_it_prints_every_head(tmp_path: Path, model: Path
 
 
 def test_effects_of_heads(tmp_path: Path) -> None:
-    """With a target by columns or by options; one line per head with the mean effect and the share of inputs, and as a figure's table."""
+    """With a target by columns or by options; one line per head with the mean effect and the share of inputs, and, with reference texts, as a figure's table."""
     (tmp_path / "verbs.tsv").write_text("text\tgood\tbad\nThe keys to the old cabinet\t are\t is\nThe cat\t is\t are\n")
     asked = ("verbs.tsv", "--effect", "contribution", "--effect", "attribution-patching:of=zero")
     columns = ("--column", "target=good", "--column", "minus=bad")
@@ -81,10 +81,12 @@ def test_effects_of_heads(tmp_path: Path) -> None:
         *(f"{m}.{c}" for m in ("contribution", "attribution-patching") for c in ("effect", "raises")),
     ]
     assert len(rows) == 48
+    (tmp_path / "reference.txt").write_text("Rivers run into the sea.\n")
+    asked = ("verbs.tsv", "--effect", "ablation:how=reference", "--reference", "reference.txt")
     drawn = run(tmp_path, Path("twin-gpt-softmax"), *asked, "--target", " is", "--minus", " are", "--table", "effects")
     assert drawn.returncode == 0, drawn.stderr
     with (tmp_path / "effects.csv").open() as file:
-        assert len(list(csv.DictReader(file))) == 96
+        assert len(list(csv.DictReader(file))) == 48
 
 
 @pytest.mark.parametrize(
@@ -98,6 +100,7 @@ def test_effects_of_heads(tmp_path: Path) -> None:
         (("cats.txt", "--effect", "score:head=1.0"), "There is no such method"),
         (("cats.txt", "--effect", "contribution", "--minus", " a"), "--minus needs a --target"),
         (("cats.txt", "--effect", "contribution"), "no head that predicts"),
+        (("cats.txt", "--effect", "ablation", "--reference", "cats.txt"), "reads reference texts"),
     ],
 )
 def test_mistakes(tmp_path: Path, model: Path, arguments: tuple[str, ...], said: str) -> None:

@@ -18,7 +18,7 @@ from ..errors import OutOfMemory, Unsupported
 from ..models.loading import Model
 from ..models.modules import is_out_of_memory
 from ..models.support import BEFORE_DECODER
-from .effect_methods import COMPUTE, JudgedInput, MethodResult, Score, Step, Together
+from .effect_methods import COMPUTE, JudgedInput, Means, MethodResult, Score, Step, Together
 from .effect_request import EffectRequest, Text
 from .predictions import Predictions, WrittenLogit, texts_of, top_predictions, written_logits
 from .target import Target, find_output, find_position
@@ -123,10 +123,11 @@ def compute(
     image: bool = False,
     step: Step = lambda fraction: None,
     matrices: Mapping[int, Tensor] | None = None,
+    means: Means | None = None,
 ) -> Effect:
     """Return what every head of a kind does to a prediction for an input, or to the score of a cell. `given` are arguments of Model.encode.
 
-    `matrices` are those of a Jacobian lens, by layer.
+    `matrices` are those of a Jacobian lens, by layer. `means` keeps what was read of reference texts for the next input.
     `image` says whether an image is read beside a text. `step(fraction)` is called at every layer and every reference text, and may raise to stop.
     Raises the errors of `headscope.effect`.
     """
@@ -144,7 +145,9 @@ def compute(
             raise Unsupported(missing[need], pointer="/model")
     ids = [find_output(model, one) for one in request.outputs]
     position = find_position(model, encoded, request.position) if predicts else None
-    judged = JudgedInput(model, encoded, sites, of, ids, position, other, reference, step, matrices or {})
+    judged = JudgedInput(
+        model, encoded, sites, of, ids, position, other, reference, step, matrices or {}, {} if means is None else means
+    )
     try:
         with model.lock, model.using(dtype):
             found = COMPUTE[declared.name](judged, request.params)

@@ -30,7 +30,11 @@ Position = Annotated[
 ]
 # A text, or its token ids.
 Text = str | Annotated[list[Count], Field(min_length=1, max_length=100_000, fail_fast=True)]
+References = Annotated[list[Text], Field(min_length=1, max_length=1_000, fail_fast=True)]
 EffectChoice: Any = choices_of("effect", EFFECTS)
+
+NO_REFERENCE = "A mean over reference texts needs at least one. Give them as reference."
+NO_READER = 'Only ablation with how="reference" reads reference texts. Omit them.'
 
 
 class EffectRequest(BaseModel):
@@ -60,7 +64,7 @@ class EffectRequest(BaseModel):
     against: Text | None = Field(
         default=None, description="Another text of as many tokens, or its token ids, for patching and its estimate."
     )
-    reference: Annotated[list[Text], Field(min_length=1, max_length=1_000, fail_fast=True)] | None = Field(
+    reference: References | None = Field(
         default=None,
         description='Texts, or their token ids, over whose tokens ablation with `"how": "reference"` takes the mean. '
         "At most the first 512 tokens of each are read.",
@@ -88,12 +92,7 @@ class EffectRequest(BaseModel):
         if self.method.needs("against") and self.against is None:
             raise InvalidRequest("Patching compares two texts. Give the other one as against.", pointer="/against")
         if self.method.needs("reference") != (self.reference is not None):
-            raise InvalidRequest(
-                "A mean over reference texts needs at least one. Give them as reference."
-                if self.reference is None
-                else 'Only ablation with how="reference" reads reference texts. Omit them.',
-                pointer="/reference",
-            )
+            raise InvalidRequest(NO_REFERENCE if self.reference is None else NO_READER, pointer="/reference")
         return self
 
     @property

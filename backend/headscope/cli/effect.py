@@ -14,11 +14,10 @@ import headscope
 
 from ..core.attention import required
 from ..effects import EFFECTS
-from ..errors import InvalidRequest
 from ..models.catalog import GGUF, Catalog
 from ..models.tokens import check_text
 from ..settings import Settings
-from .options import KIND, MAX_TOKENS, MODEL, MethodType
+from .options import KIND, MAX_TOKENS, MODEL, REFERENCE, MethodType, read_lines
 from .output import JSON, format_number, print_table
 
 
@@ -29,11 +28,7 @@ from .output import JSON, format_number, print_table
 @click.option("--target", help='Token or class, such as " Paris", with its space.  [default: the model\'s own choice]')
 @click.option("--minus", help="Token or class whose logit is subtracted.")
 @click.option("--against", help="Another text with as many tokens, for patching and its estimate.")
-@click.option(
-    "--reference",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="Text file with one reference text per line, for ablation:how=reference.",
-)
+@REFERENCE
 @click.option(
     "--position",
     type=int,
@@ -75,21 +70,12 @@ def effect(
     if not path.is_dir() and not (path.suffix == GGUF and path.is_file()):
         Catalog(Settings(hub="any")).locate(model, pointer=None)  # fails before torch is loaded
     judged = target if target is None or minus is None else (target, minus)
-    texts = None if reference is None else _read_lines(reference)
+    texts = None if reference is None else read_lines(reference)
     found = headscope.effect(model, text, target=judged, reference=texts, **given)
     if as_json:
         click.echo(json.dumps(found.to_document()))
     else:
         _print_heads(found, top)
-
-
-def _read_lines(path: Path) -> list[str]:
-    """Return the lines of a file that are not blank. Raises InvalidRequest."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, ValueError):
-        raise InvalidRequest("The file with the reference texts is not readable UTF-8.", pointer="/reference") from None
-    return [line for line in lines if line.strip()]
 
 
 def _print_heads(e: headscope.Effect, top: int) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from ..core.declarations import Declaration
+from ..errors import InvalidRequest
 from ..lenses import LENSES
 from ..measures import MEASURES
 from ..mechanisms import MECHANISMS
@@ -48,6 +50,15 @@ class MethodType(click.ParamType[dict[str, Any]]):
         return {field for field, declared in fields.items() if declared.annotation is str}
 
 
+def read_lines(path: Path) -> list[str]:
+    """Return the lines of a file of reference texts that are not blank. Raises InvalidRequest."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        raise InvalidRequest("The file with the reference texts is not readable UTF-8.", pointer="/reference") from None
+    return [line for line in lines if line.strip()]
+
+
 def parse_parameter(text: str, texts: Collection[str] = ()) -> tuple[str, Any]:
     """Parse PARAMETER=VALUE. The value is a string if its name is among `texts`, or if it is no JSON; otherwise it is decoded."""
     name, equals, value = text.partition("=")
@@ -83,6 +94,11 @@ LENS = click.option(
     multiple=True,
     type=MethodType("lens", LENSES),
     help="Lens; may be repeated; `headscope lenses` lists them.  [default: weights, effective]",
+)
+REFERENCE = click.option(
+    "--reference",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Text file with one reference text per line, for ablation:how=reference.",
 )
 MAX_TOKENS = click.option("--max-tokens", type=click.IntRange(1), help="Truncate every input to that many tokens.")
 

@@ -23,7 +23,18 @@ from ..mechanisms import MECHANISMS
 from ..settings import Settings
 from ..studies.quantities import EFFECT_COLUMNS, JUDGES
 from ..studies.results import table_files, tables
-from .options import KIND, LENS, MAX_TOKENS, MECHANISM, MODEL, MethodType, measure_option, parse_parameter
+from .options import (
+    KIND,
+    LENS,
+    MAX_TOKENS,
+    MECHANISM,
+    MODEL,
+    REFERENCE,
+    MethodType,
+    measure_option,
+    parse_parameter,
+    read_lines,
+)
 from .output import JSON, format_number, print_table, progress_bar
 
 # Size of a picture in px of 1/96 inch.
@@ -59,6 +70,7 @@ LISTED = 5
 )
 @click.option("--minus", help="Token or class whose logit is subtracted.")
 @click.option("--position", type=int, help="Token at which the model predicts, as in headscope effect.")
+@REFERENCE
 @click.option(
     "--figure",
     "figures",
@@ -124,6 +136,7 @@ def study(
     DATASET is a file, or hub: and the name of a data set on the hub. Run the same command again to resume a study that was interrupted.
     """
     options |= {"target": _target(options.pop("target"), options.pop("minus"))}
+    options["reference"] = options["reference"] and read_lines(options["reference"])
     drawn = _parse_figures(figures)
     tabled = [name for name in listed if name in STUDY_FIGURES]
     only_figures = len(drawn) + len(listed) > 0 and tabled == list(listed)

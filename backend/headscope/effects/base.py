@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Protocol
 
 from pydantic import Field
 
@@ -23,6 +23,20 @@ class EffectParams(Params):
         """Return whether the method needs these texts."""
         name, values = self.texts.get(field, ("", ()))
         return getattr(self, name, None) in values
+
+
+class ChosenEffect(Protocol):
+    """A method for effects with its parameters, as requests hold it: parameters that also have its name."""
+
+    @property
+    def name(self) -> str:
+        """The method."""
+
+    def needs(self, field: Literal["against", "reference"]) -> bool:
+        """Return whether it needs these texts."""
+
+    def model_dump(self) -> dict[str, Any]:
+        """Return it as JSON."""
 
 
 @dataclass(frozen=True, kw_only=True)

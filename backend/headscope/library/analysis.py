@@ -29,7 +29,7 @@ from ..settings import Settings
 from ..store import export
 from ..studies.request import Against, StudyRequest
 from ..studies.runner import run_study
-from .arguments import Method, Output, choice, choices, number, numbers, outputs, request_of, validating
+from .arguments import Method, Output, choice, choices, number, numbers, outputs, request_of, texts, validating
 from .study import GIVEN, Data, Study, read_dataset
 
 # Longest name of a model in a study; what tells two models of one name apart fits behind it.
@@ -300,6 +300,7 @@ def study(
     effects: Sequence[Method] = (),
     target: Output | tuple[Output, Output] | None = None,
     position: int | None = None,
+    reference: Sequence[str | Sequence[int]] | None = None,
     figures: Sequence[str] = (),
     columns: Mapping[str, str] | None = None,
     limit: int | None = None,
@@ -317,8 +318,9 @@ def study(
     trained. `against` may also be {"model": ..., "mechanism": ...}, as in the REST interface. Lenses and measures that `figures` need are added. Finished
     chunks are kept in the folder `checkpoint`, from which an interrupted study is resumed.
 
-    `effects` are methods of `effect` that judge every head by a prediction for each input. `target` and `position` are those of `effect`. The target of a
-    single input is in its column, or key, `target`, with `minus` for a token or class whose logit is subtracted, and `against` for the other text of patching.
+    `effects` are methods of `effect` that judge every head by a prediction for each input. `target`, `position` and `reference` are those of `effect`; the
+    mean over the texts of `reference`, for ablation, is computed once for up to 256 inputs. The target of a single input is in its column, or key, `target`,
+    with `minus` for a token or class whose logit is subtracted, and `against` for the other text of patching.
 
     >>> import headscope
     >>> s = headscope.study("minilm", ["The cat sat.", "It rained all day."], measures=("entropy",))
@@ -338,6 +340,7 @@ def study(
             effects=choices(effects, "effects"),
             target=outputs(target),
             position=number(position),
+            reference=texts(reference),
             figures=list(figures),
             columns=None if columns is None else dict(columns),
             limit=number(limit),

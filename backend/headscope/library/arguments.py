@@ -75,3 +75,17 @@ def outputs(target: Output | Sequence[Output] | None) -> list[Any] | None:
     if target is None:
         return None
     return [number(one) for one in (target if isinstance(target, (tuple, list)) else [target])]
+
+
+def text_or_ids(text: str | Sequence[int] | None, name: str) -> str | list[int] | None:
+    """Return a text as it is, and token ids as a list."""
+    return text if isinstance(text, str) else numbers(text, name)
+
+
+def texts(given: Sequence[str | Sequence[int]] | None) -> list[Any] | None:
+    """Return several texts or their token ids. Raises InvalidRequest for anything else, such as a single text."""
+    if given is None:
+        return None
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise InvalidRequest("reference must be a list of texts, or of their token ids.", pointer="/reference")
+    return [text_or_ids(one, "reference") for one in given]

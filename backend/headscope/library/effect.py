@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
 from typing import Any, Literal
 
@@ -14,7 +14,7 @@ from ..models.images import pack
 from ..models.jacobian_lens import read_jacobian_lens
 from ..models.loading import Model
 from .analysis import load
-from .arguments import Method, Output, choice, number, numbers, outputs, validating
+from .arguments import Method, Output, choice, number, numbers, outputs, text_or_ids, texts, validating
 
 NOTHING_READ = 'A Jacobian lens reads what heads write. Use the method {"name": "contribution", "writes": 5}.'
 
@@ -76,8 +76,8 @@ def effect(
             target=outputs(target),
             position=number(position),
             method=choice(method),
-            against=_text(against, "against"),
-            reference=_texts(reference),
+            against=text_or_ids(against, "against"),
+            reference=texts(reference),
             predictions=number(predictions),
         )
     given: dict[str, Any] = {
@@ -109,20 +109,6 @@ def _matrices(
     if not getattr(request.method, "writes", 0):
         raise InvalidRequest(NOTHING_READ, pointer="/jacobian_lens")
     return read_jacobian_lens(lens if isinstance(lens, Mapping) else fspath(lens), model.width)
-
-
-def _text(text: str | Sequence[int] | None, name: str) -> str | list[int] | None:
-    """Return a text as it is, and token ids as a list."""
-    return text if isinstance(text, str) else numbers(text, name)
-
-
-def _texts(texts: Sequence[str | Sequence[int]] | None) -> list[Any] | None:
-    """Return several texts or their token ids. Raises InvalidRequest for anything else, such as a single text."""
-    if texts is None:
-        return None
-    if isinstance(texts, str) or not isinstance(texts, Iterable):
-        raise InvalidRequest("reference must be a list of texts, or of their token ids.", pointer="/reference")
-    return [_text(one, "reference") for one in texts]
 
 
 __all__ = ["Effect", "Target", "effect"]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..analysis import pipeline
+from ..analysis.effect_methods import Means
 from ..analysis.request import AnalysisRequest, check_capabilities
 from ..analysis.result import MemorySink, Result
 from ..capture import examine
@@ -91,6 +92,7 @@ class _ChunkReduction:
         self._done: list[Row] = []
         self._measured: list[list[dict[str, dict[str, Array]]]] = [[] for _ in models]
         self._times: list[dict[str, float]] = [{} for _ in models]
+        self._means: list[Means] = [{} for _ in models]
         self._first: list[Result] = []  # of the first input, one per variant
         self._failed: list[dict[str, Any]] = []
         self._shown_row = _choose_shown(models[0], rows, request)
@@ -165,6 +167,7 @@ class _ChunkReduction:
                 row,
                 self._request,
                 outcome,
+                means=self._means[variant],
                 limit=self._limit,
                 step=lambda _: self._progress(finished),
             )

@@ -11,7 +11,16 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, field_validator, model_validator
 
-from ..analysis.effect_request import EffectRequest, Output, Outputs, Position, check_supported
+from ..analysis.effect_request import (
+    NO_READER,
+    NO_REFERENCE,
+    EffectRequest,
+    Output,
+    Outputs,
+    Position,
+    References,
+    check_supported,
+)
 from ..analysis.request import (
     AnalysisRequest,
     LensChoices,
@@ -23,6 +32,7 @@ from ..analysis.request import (
     versions,
 )
 from ..core.declarations import Declaration
+from ..effects.base import ChosenEffect
 from ..errors import InvalidRequest, Unknown, Unsupported
 from ..models.facts import Facts
 from .data.dataset import Row
@@ -37,7 +47,7 @@ EffectChoices: Any = Annotated[
     list[EffectChoice], AfterValidator(lambda chosen: canonical("effect", chosen, list(JUDGES), "/effects"))
 ]
 # What a figure of effects draws if the request names no method.
-USUAL_EFFECT: Any = TypeAdapter(EffectChoice).validate_python("contribution")
+USUAL_EFFECT: ChosenEffect = TypeAdapter(EffectChoice).validate_python("contribution")
 
 PLAIN = "Effects are computed with softmax. Remove the other mechanism, or the effects."
 CHOOSE = 'Heads of the encoder and of the decoder have different effects. Choose the heads of the decoder with kind "decoder" or "cross".'
@@ -117,6 +127,11 @@ class StudyRequest(BaseModel):
         "By default the model's own choice.",
     )
     position: Position = None
+    reference: References | None = Field(
+        default=None,
+        description='Texts, or their token ids, over whose tokens ablation with `"how": "reference"` takes the mean, for all inputs. '
+        "At most the first 512 tokens of each are read.",
+    )
     figures: list[str] = Field(
         default=[],
         max_length=100,
@@ -154,11 +169,8 @@ class StudyRequest(BaseModel):
             raise InvalidRequest("Request at least one lens, measure, effect or figure.", pointer="/lenses")
         if (self.target, self.position) != (None, None) and not self.judges:
             raise InvalidRequest("Only effects have a target. Name a method in effects.", pointer="/effects")
-        if any(choice.needs("reference") for choice in self.judges):
-            raise InvalidRequest(
-                'Effects of a study read no reference texts. Choose ablation with "how": "mean" or "zero".',
-                pointer="/effects",
-            )
+        if any(choice.needs("reference") for choice in self.judges) != (self.reference is not None):
+            raise InvalidRequest(NO_REFERENCE if self.reference is None else NO_READER, pointer="/reference")
         if len(self.variants) == 2 and self.variants[0] == self.variants[1]:
             raise InvalidRequest(
                 "Both variants are the same. Choose a different model or mechanism for the second one.",
@@ -184,7 +196,7 @@ class StudyRequest(BaseModel):
         return [first, Variant(self.against.model or self.model, self.against.mechanism)]
 
     @cached_property
-    def judges(self) -> list[Any]:
+    def judges(self) -> Sequence[ChosenEffect]:
         """The methods for effects, with their parameters: the requested ones, or the usual one if a figure needs any."""
         needed = any("effects" in FIGURE_NEEDS[name].asks for name in self.figures)
         return self.effects or ([USUAL_EFFECT] if needed else [])
@@ -194,14 +206,15 @@ class StudyRequest(BaseModel):
         """Whether lenses are scored by the keys that labels mark."""
         return any("truth" in FIGURE_NEEDS[name].asks for name in self.figures)
 
-    def effect_on(self, row: Row, choice: Any) -> EffectRequest:
+    def effect_on(self, row: Row, choice: ChosenEffect) -> EffectRequest:
         """Return the request for what heads do to the target of a row. Raises InvalidRequest."""
         if row.target is None and row.minus is not None:
             raise InvalidRequest("This row names what is subtracted (minus), but no target.", pointer="/dataset")
         own = [one for one in (row.target, row.minus) if one is not None]
         return EffectRequest(
-            target=own or self.target, position=self.position, method=choice, against=row.against, predictions=1
-        )
+            target=own or self.target, position=self.position, method=choice, against=row.against,
+            reference=self.reference if choice.needs("reference") else None, predictions=1,
+        )  # fmt: skip
 
     @cached_property
     def analysis(self) -> AnalysisRequest:
@@ -267,6 +280,8 @@ class StudyRequest(BaseModel):
         if self.judges:
             record["effects"] = [choice.model_dump() for choice in self.judges]
             record |= self.model_dump(include={"target", "position"})
+        if self.reference is not None:
+            record["reference"] = self.reference
         if self.scored:
             record["scored"] = True
         text = json.dumps(record, sort_keys=True, separators=(",", ":"), allow_nan=False)

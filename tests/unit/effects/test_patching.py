@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,8 @@ OTHER = [5, 17, 33, 42, 9, 78]
 def separate(
     model: Model, kind: str, source: list[int], changed: list[int], ids: list[int], place: int, **more: Any
 ) -> Any:
-    """The target of the source, that of the changed input, and of the latter with each head's output of the source, [L, H]."""
-    sites = examine(model).of(kind)
+    """The target of the source, that of the changed input, and of the latter with each head's output of the source, [L, H], by a copy in float64."""
+    sites, module = examine(model).of(kind), copy.deepcopy(model.module).double()
 
     def passed(tokens: list[int], layer: int = -1, head: int = -1) -> tuple[float, list[Any]]:
         outputs: list[Any] = []
@@ -35,11 +36,11 @@ def separate(
             own[:, :, head] = other[:, :, head]
             return own.flatten(2), *args[1:]
 
-        parts = [model.module.get_submodule(name) for name in dict.fromkeys(str(site.projection) for site in sites)]
+        parts = [module.get_submodule(name) for name in dict.fromkeys(str(site.projection) for site in sites)]
         handles = [part.register_forward_pre_hook(exchange) for part in parts]
         with torch.no_grad():
             given = {"input_ids": torch.tensor([tokens]), **{name: torch.tensor([one]) for name, one in more.items()}}
-            logits = model.module(**given, use_cache=False).logits[0, place]
+            logits = module(**given, use_cache=False).logits[0, place]
         for handle in handles:
             handle.remove()
         return float(logits[ids[0]] - logits[ids[1]]), outputs

@@ -12,6 +12,7 @@ from transformers import T5Config, T5ForConditionalGeneration
 
 import headscope
 from headscope import Model
+from headscope.analysis.effect_methods import replacement
 from headscope.errors import InvalidRequest, NotReady, Unknown, Unsupported
 from headscope.studies import plan
 from headscope.studies.quantities import JUDGES, QUANTITIES
@@ -120,6 +121,27 @@ def test_target_of_all_inputs_and_the_usual_method(model: Model) -> None:
     assert s.id != headscope.study(model, texts, **asked).id
 
 
+def test_mean_over_reference_texts(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each input as on its own, and the texts are read once for all of them; the texts are part of the id."""
+    rows = [row for row in ROWS[:READ] if "target" in row]
+    method, reference = {"name": "ablation", "how": "reference"}, ["Rivers run into the sea.", [5, 6, 7]]
+    asked: dict[str, Any] = {"effects": [method], "lenses": (), "measures": ()}
+    each = [
+        headscope.effect(
+            model, row["text"], target=(row["target"], row["minus"]) if "minus" in row else row["target"], method=method, reference=reference
+        ).effects
+        for row in rows
+    ]  # fmt: skip
+    reads: list[int] = []
+    read_once = replacement._means_of
+    monkeypatch.setattr(replacement, "_means_of", lambda judged: reads.append(1) or read_once(judged))
+    s = headscope.study(model, rows, reference=reference, **asked)
+    np.testing.assert_allclose(s.stat("ablation").input_mean[..., 0], np.mean(each, 0), atol=1e-6)
+    assert (len(rows) > 1, len(reads)) == (True, 1)
+    assert s.document["request"]["reference"] == reference
+    assert s.id != headscope.study(model, rows, reference=reference[:1], **asked).id
+
+
 def test_refusals(model: Model, minilm: Model) -> None:
     """Before an input is read: what no input allows."""
     with pytest.raises(Unsupported, match="no head that predicts"):
@@ -134,8 +156,11 @@ def test_refusals(model: Model, minilm: Model) -> None:
     with pytest.raises(Unknown, match="no such effect") as unknown:
         headscope.study(model, ["A text."], effects=["score"])
     assert unknown.value.pointer == "/effects"
-    with pytest.raises(InvalidRequest, match="reference texts"):
-        headscope.study(model, ["A text."], effects=[{"name": "ablation", "how": "reference"}])
+    by_reference = {"name": "ablation", "how": "reference"}
+    for given in ({"effects": [by_reference]}, {"effects": ["ablation"], "reference": ["A reference."]}):
+        with pytest.raises(InvalidRequest, match="reference") as refused:
+            headscope.study(model, ["A text."], **given)
+        assert refused.value.pointer == "/reference"
     with pytest.raises(InvalidRequest, match="twice"):
         headscope.study(model, ["A text."], effects=["ablation", {"name": "ablation", "how": "zero"}])
     with pytest.raises(InvalidRequest, match="Only effects have a target"):

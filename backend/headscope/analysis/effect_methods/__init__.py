@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .base import JudgedInput, MethodResult, Score, Step, Together
+from .base import JudgedInput, Means, MethodResult, Score, Step, Together
 from .contribution import alti_logit, direct_contribution
 from .gradients import attribution_patching, dual_path_attribution, gradient_attention, integrated_gradients
 from .replacement import ablation, patching, path_patching
@@ -26,4 +26,4 @@ COMPUTE: dict[str, Callable[[JudgedInput, Any], MethodResult]] = {
 }
 
 
-__all__ = ["COMPUTE", "JudgedInput", "MethodResult", "Score", "Step", "Together"]
+__all__ = ["COMPUTE", "JudgedInput", "Means", "MethodResult", "Score", "Step", "Together"]

@@ -21,6 +21,10 @@ from ..predictions import Predictions
 Step = Callable[[float], None]
 
 
+# Mean outputs of heads in reference texts, [1, H, D] per layer, by what they depend on beside the model.
+Means = dict[tuple[Any, ...], list[Tensor]]
+
+
 TOLERANCE = 1e-4  # of what contributions sum to, relative to the target and to the contributions
 
 
@@ -97,6 +101,7 @@ class JudgedInput:
     reference: Sequence[Encoded] = ()  # texts whose mean outputs replace its own
     step: Step = lambda fraction: None
     matrices: Mapping[int, Tensor] = field(default_factory=dict)  # of a Jacobian lens, by layer
+    means: Means = field(default_factory=dict)  # of the last reference texts
 
     @property
     def arguments(self) -> tuple[Model, Encoded, AttentionSites, Kind, list[int], int | None]:

@@ -42,7 +42,16 @@ def ablation(judged: JudgedInput, params: AblationParams) -> MethodResult:
 
 
 def _reference_means(judged: JudgedInput) -> list[Tensor]:
-    """Return the mean outputs of the heads in the reference texts, [1, H, D] per layer; none without such texts."""
+    """Return the mean outputs of the heads in the reference texts, [1, H, D] per layer, which are read once; none without such texts."""
+    texts = tuple(tuple(one.id for side in (of.tokens, of.target or []) for one in side) for of in judged.reference)
+    known = judged.kind, judged.position is None, texts
+    if known not in judged.means:
+        judged.means.clear()
+        judged.means[known] = _means_of(judged)
+    return judged.means[known]
+
+
+def _means_of(judged: JudgedInput) -> list[Tensor]:
 
     def texts() -> Iterator[Encoded]:
         for encoded in judged.reference:
