@@ -10,10 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from .database import REQUEST_SECONDS, WORKER_SECONDS, Database, recover, schema
+from .database import Database, recover, schema
 from .errors import InvalidSetting, StorageFull
 from .jobs import JobDatabase
-from .jobs.announcements import Announce
 from .settings import Settings
 from .store import Blobs, Results
 from .store.entries import EntryStore
@@ -79,19 +78,14 @@ def _create(path: Path) -> None:
 
 
 def open_database(settings: Settings, *, patient: bool = False) -> Database:
-    """Open the database: the PostgreSQL of a cluster, or a file in the data directory. `patient` callers keep no request waiting. Raises InvalidSetting."""
+    """Open the database: the PostgreSQL of a cluster, or a file in the data directory. `patient`: see Database. Raises InvalidSetting."""
     if (settings.redis_url is None) != (settings.database_url is None):
         raise InvalidSetting(
             "A cluster needs a database and a broker. Set both HEADSCOPE_DATABASE_URL and HEADSCOPE_REDIS_URL, or neither."
         )
     if settings.database_url is None:
         return Database(settings.home / FILE)
-    return Database(settings.database_url, seconds=WORKER_SECONDS if patient else REQUEST_SECONDS)
-
-
-def job_database(settings: Settings, announce: Announce) -> JobDatabase:
-    """Open the job database in a process that runs jobs; `announce` is called with the ids of jobs that it changes."""
-    return JobDatabase(open_database(settings, patient=True), announce)
+    return Database(settings.database_url, patient=patient)
 
 
 def results(settings: Settings, database: Database) -> Results:

@@ -190,6 +190,20 @@ def test_another_version_is_refused(url: str) -> None:
         database.close()
 
 
+def test_a_process_has_one_pool(url: str) -> None:
+    """Reads, changes and reports use the same connections; only reports do not wait for the disk."""
+    database = Database(url, patient=True)
+    own = "SELECT count(*), current_setting('synchronous_commit') FROM pg_stat_activity WHERE datname = current_database()"
+    waits = []
+    for kind in ("report", "change", "promise"):
+        with database.change(kind) as connection:
+            waits.append(tuple(connection.exec_driver_sql(own).one()))
+    with database.read() as connection:
+        waits.append(tuple(connection.exec_driver_sql(own).one()))
+    database.close()
+    assert waits == [(1, "off"), (1, "on"), (1, "on"), (1, "on")]
+
+
 def test_a_full_queue_costs_no_more(server: Postgres, database: JobDatabase) -> None:
     """A claim reads no more of the tables with 5,000 jobs of 50 owners than with 500."""
 

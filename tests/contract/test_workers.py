@@ -19,7 +19,7 @@ from tests.contract.job_databases import IDS, PROBLEM, Open, accept, claimed, ru
 from tests.support.metrics import counted
 from tests.support.server import eventually
 
-ONE, TWO = Worker("one", device="cuda:0", task="t", warm=frozenset({"m"}), pid=7, host="h"), Worker("two")
+ONE, TWO = Worker("one", device="cuda:0", warm=frozenset({"m"}), pid=7, host="h"), Worker("two")
 LONG = 900.0
 
 
@@ -187,8 +187,7 @@ def test_a_process_whose_job_does_not_stop_exits(
 
 def _hang(database: JobDatabase, limits: dict[str, float]) -> None:
     """Run a job that never ends, in a child with its own connections."""
-    for engine in (database._database._engine, database._database._reports):
-        engine.dispose(close=False)
+    database._database._engine.dispose(close=False)
     process = WorkerProcess(ONE, database, Hanging, **limits)
     process.start(prewarm=False)
     process.run_next()

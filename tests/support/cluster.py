@@ -20,7 +20,7 @@ from tests.support.compose import Stack, Worker
 from tests.support.server import Server, eventually, value_of
 
 # Constants of a cluster whose tests wait until a lost worker is noticed: seconds instead of a quarter of a minute.
-IMPATIENT = {"watch.ANNOUNCED_SECONDS": 0.1, "supervisor.STALE_SECONDS": 4.0, "worker_process.HEARTBEAT_SECONDS": 0.5}
+IMPATIENT = {"watch.ANNOUNCED_SECONDS": 0.1, "supervisor.STALE_SECONDS": 4.0, "worker_process.HEARTBEAT_SECONDS": 0.3}
 both_deployments = pytest.mark.parametrize("server", ["embedded", "cluster"], indirect=True, scope="session")
 
 

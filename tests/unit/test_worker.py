@@ -40,7 +40,7 @@ class Desk:
         schema.prepare(self._facts)
         self.database = JobDatabase(self._facts)
         self.store = Results.local(settings.home, settings.quota_bytes, self._facts)
-        self.worker, self._reporter = AnalysisEngine(settings), ProgressReporter(self.database)
+        self.worker, self._reporter = AnalysisEngine(settings, self._facts), ProgressReporter(self.database)
         self._catalog, self._counted = Catalog(settings), self._counters()
 
     def job(self, **body: Any) -> Job:

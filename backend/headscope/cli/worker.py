@@ -18,13 +18,11 @@ from ..errors import HeadscopeError
 from ..jobs import JobDatabase, Worker, WorkerState, announcements, celery, metrics
 from ..jobs.cluster_worker import ClusterWorkerProcess
 from ..jobs.outbox import Outbox
+from ..jobs.supervisor import STALE_SECONDS
 from ..models.catalog import Catalog
 from ..server import doctor
 from ..server.service import PRELOAD, create_engine
 from ..settings import Settings
-
-# A worker without a heartbeat for this long (s) counts as stopped; one that stops in order deregisters within seconds.
-SILENT_SECONDS = 15.0
 
 
 @click.command()
@@ -74,12 +72,12 @@ def worker(device: str | None, models: str | None, name: str | None, check: bool
 
     def make_process() -> ClusterWorkerProcess:
         """Open everything in the child."""
-        own = stores.job_database(settings, announcements.announcer(url))
-        results = stores.results(chosen, stores.open_database(chosen, patient=True))
+        facts = stores.open_database(chosen, patient=True)
+        own, results = JobDatabase(facts, announcements.announcer(url)), stores.results(chosen, facts)
         return ClusterWorkerProcess(
             identity,
             own,
-            lambda: create_engine(chosen),
+            lambda: create_engine(chosen, facts),
             Outbox(own, app, url),
             lambda: stores.discard_ended(results, own),
             job_seconds=settings.job_seconds,
@@ -112,12 +110,12 @@ def _check(database: JobDatabase) -> None:
 
 
 def _has_heartbeat(database: JobDatabase, state: WorkerState) -> bool:
-    return database.now() - state.seen < SILENT_SECONDS
+    return database.now() - state.seen < STALE_SECONDS
 
 
 def _wait_for_name(database: JobDatabase, identity: Worker) -> None:
     """Wait until no other worker has this name. Raises HeadscopeError if one keeps it."""
-    deadline = time.monotonic() + SILENT_SECONDS + 3
+    deadline = time.monotonic() + STALE_SECONDS + 3
     while any(
         state.worker.name == identity.name and _is_alive(database, state, identity) for state in database.workers()
     ):

@@ -39,30 +39,32 @@ def _postgresql_now(*_: Any, **__: Any) -> str:
 
 
 NOW = Now()
-# A request that waits for an unreachable database fails within two seconds.
-REQUEST_SECONDS = 1.5
-# A worker keeps no request waiting.
-WORKER_SECONDS = 5.0
+# A request that waits for an unreachable database fails within two seconds; a worker keeps no request waiting.
+REQUEST_SECONDS, WORKER_SECONDS = 1.5, 5.0
+# Most connections of a server, and of a worker, which has few threads.
+SERVER_CONNECTIONS, WORKER_CONNECTIONS = 20, 5
 
 
 class Database:
-    """A database: the path of a SQLite file, or the URL of a PostgreSQL that may stay silent for `seconds`. Safe for threads, and for processes forked later.
+    """A database: the path of a SQLite file, or the URL of a PostgreSQL. Safe for threads, and for processes forked later. A process opens one.
+
+    A `patient` process, which runs jobs or a command, waits longer for a silent PostgreSQL, with fewer connections.
 
     Every use may raise DatabaseUnavailable (PostgreSQL), or StoreUnavailable or DatabaseDamaged (SQLite), and StorageFull.
     """
 
-    def __init__(self, where: str | Path, *, seconds: float = REQUEST_SECONDS) -> None:
+    def __init__(self, where: str | Path, *, patient: bool = False) -> None:
         self.embedded = isinstance(where, Path)
         self._problem: Callable[[sa.exc.DBAPIError], Exception | None]
         if isinstance(where, Path):
             self._engine, self._problem = sqlite.engine(where), sqlite.problem
-            self._reader = self._reports = self._engine
+            self._reader = self._engine
         else:
-            self._engine, self._problem = postgresql.engine(where, seconds), postgresql.problem
+            limits = (WORKER_SECONDS, WORKER_CONNECTIONS) if patient else (REQUEST_SECONDS, SERVER_CONNECTIONS)
+            self._engine, self._problem = postgresql.engine(where, *limits), postgresql.problem
             self._reader = self._engine.execution_options(isolation_level="AUTOCOMMIT")
-            self._reports = postgresql.engine(where, seconds, postgresql.REPORTS)
-        self._engines = {kind: self._engine.execution_options(change=kind) for kind in ("change", "promise")}
-        self._engines["report"] = self._reports.execution_options(change="report")
+        kinds = ("report", "change", "promise")
+        self._engines = {kind: self._engine.execution_options(change=kind) for kind in kinds}
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
@@ -107,4 +109,3 @@ class Database:
     def close(self) -> None:
         """Close all connections that are not in use."""
         self._engine.dispose()
-        self._reports.dispose()

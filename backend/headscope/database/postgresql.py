@@ -13,14 +13,12 @@ from psycopg.waiting import Ready, Wait
 from ..errors import DatabaseUnavailable, HeadscopeError, StorageFull
 
 T = TypeVar("T")
-# Connections of one process: so many stay open, and so many more may be opened.
-POOL, OVERFLOW = 5, 15
+# Connections of one process that stay open.
+POOL = 5
 # A connection that was not used for this long (s), less than a restart of the server takes, is checked before it is used.
 IDLE_SECONDS = 0.1
 # After a timeout, connecting fails at once for this long (s): otherwise every request would wait for its own timeout.
 PAUSE_SECONDS = 0.5
-# For reports: their transactions do not wait for the disk.
-REPORTS = "-c synchronous_commit=off"
 # For the server: it ends a transaction whose client stands still, and so releases its locks.
 OPTIONS = "-c idle_in_transaction_session_timeout=10s"
 # Share of `seconds` after which PostgreSQL itself ends the wait for a lock. Without an answer, it would count as silent, and new connections would be refused for PAUSE_SECONDS.
@@ -37,19 +35,25 @@ DISK_FULL = "53100"
 AWAY = ("08", "53", "57", "25006", "25P03", "40", "55P03", "42P01", "28", "3D")
 
 
-def engine(url: str, seconds: float, options: str = "") -> sa.Engine:
-    """Return an engine whose statements fail once the server has been silent for `seconds`. `options`: of the sessions, beside OPTIONS."""
-    server = _Address(url.replace("postgresql+psycopg://", "postgresql://", 1), seconds, options)
+def engine(url: str, seconds: float, connections: int) -> sa.Engine:
+    """Return an engine with that many connections at most, whose statements fail once the server has been silent for `seconds`."""
+    server = _Address(url.replace("postgresql+psycopg://", "postgresql://", 1), seconds)
     made = sa.create_engine(
         "postgresql+psycopg://",
         creator=server.connect,
         pool_size=POOL,
-        max_overflow=OVERFLOW,
+        max_overflow=max(connections - POOL, 0),
         pool_timeout=seconds,
     )
     sa.event.listen(made, "checkin", _note_use)
     sa.event.listen(made, "checkout", _check)
+    sa.event.listen(made, "begin", _begin)
     return made
+
+
+def _begin(connection: sa.Connection) -> None:
+    if connection.get_execution_options().get("change") == "report":  # which does not wait for the disk
+        connection.exec_driver_sql("SET LOCAL synchronous_commit = off")
 
 
 def _note_use(_: object, record: Any) -> None:
@@ -69,9 +73,9 @@ def _check(connection: psycopg.Connection[Any], record: Any, _: object) -> None:
 class _Address:
     """Where connections are opened, and whether the server has just been silent."""
 
-    def __init__(self, url: str, seconds: float, options: str) -> None:
+    def __init__(self, url: str, seconds: float) -> None:
         self._url, self.seconds, self.paused_until = url, seconds, 0.0
-        self._options = f"{OPTIONS} -c lock_timeout={round(1000 * LOCK_SHARE * seconds)} {options}"
+        self._options = f"{OPTIONS} -c lock_timeout={round(1000 * LOCK_SHARE * seconds)}"
 
     def connect(self) -> psycopg.Connection[Any]:
         """Open a connection. Raises psycopg.OperationalError."""

@@ -76,6 +76,11 @@ def application(url: str, *, job_seconds: float, child_bytes: int = 0) -> Celery
     return app
 
 
+def node_name(worker: str) -> str:
+    """Return Celery's name of a worker."""
+    return f"headscope@{worker}"
+
+
 def _kombu(url: str) -> str:
     """Return the URL in kombu's form, which differs for a Unix socket and its database."""
     if not url.startswith("unix://"):
@@ -115,7 +120,7 @@ def serve(
     for category in (SecurityWarning, CPendingDeprecationWarning):
         warnings.filterwarnings("ignore", category=category)
     parent = app.Worker(
-        hostname=f"headscope@{worker.name}",
+        hostname=node_name(worker.name),
         queues=queues_of(worker),
         consumer_cls=_Consumer,
         quiet=True,

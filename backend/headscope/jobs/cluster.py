@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 from ..errors import HeadscopeError
-from .celery import application
+from .celery import application, node_name
 from .job_database import JobDatabase
 from .outbox import BROKER_AWAY, Outbox
 from .supervisor import Supervisor
@@ -30,7 +30,8 @@ class Cluster(Supervisor):
             raise HeadscopeError("The server cannot reach its broker.") from error
 
     def _kill(self, worker: str) -> None:
-        """Revoke the task of a worker, whose parent process kills the one that runs it and starts another."""
-        for task in {state.worker.task for state in self._database.workers() if state.worker.name == worker} - {""}:
-            with suppress(*BROKER_AWAY):
-                self._app.control.revoke(task, terminate=True, signal="SIGKILL")
+        """Revoke what the parent process of a worker reports as running: it kills the process that runs it and starts another."""
+        node, control = node_name(worker), self._app.control
+        with suppress(*BROKER_AWAY):
+            for task in (control.inspect([node]).active() or {}).get(node, ()):
+                control.revoke(task["id"], [node], terminate=True, signal="SIGKILL")

@@ -8,7 +8,6 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 
 from ..errors import HeadscopeError
 from . import metrics
@@ -61,12 +60,10 @@ class ClusterWorkerProcess(WorkerProcess):
 
     def work(self, task: str) -> None:
         """Claim and run the jobs of a task that are still queued, PASSES at most. Raises DatabaseUnavailable; the rest of the task is sent again then."""
-        self._worker = replace(self._worker, task=task)
         self._idle_since = float("inf")
         try:
             self._work(task)
         finally:
-            self._worker = replace(self._worker, task="")
             self._idle_since = time.monotonic()
 
     def _work(self, task: str) -> None:

@@ -78,13 +78,12 @@ class Job(Work):
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """A worker process. `name` outlives the process, `task` is the Celery task it runs (for revoking it), `warm` the digests of the models in its
-    memory, `models` those it serves alone (empty: all), `most_tokens` the most tokens of several inputs in one forward pass (0: one input at a time).
+    """A worker process. `name` outlives the process, `warm` are the digests of the models in its memory, `models` those it serves alone (empty: all),
+    `most_tokens` the most tokens of several inputs in one forward pass (0: one input at a time).
     """
 
     name: str
     device: str = "cpu"
-    task: str = ""
     warm: frozenset[str] = frozenset()
     models: frozenset[str] = frozenset()
     most_tokens: int = 0

@@ -10,12 +10,13 @@ from collections.abc import Callable
 
 from ..errors import HeadscopeError
 from .job_database import JobDatabase
+from .worker_process import HEARTBEAT_SECONDS, IDLE_HEARTBEATS
 
 logger = logging.getLogger("headscope.jobs")
 
 TICK_SECONDS = 1.0
-# A worker without a heartbeat for this long (s) is lost.
-STALE_SECONDS = 15.0
+# A worker without a heartbeat for this long (s) is lost: an idle one has missed three.
+STALE_SECONDS = 3 * IDLE_HEARTBEATS * HEARTBEAT_SECONDS
 # A gap (s) between two ticks, on the clock of the database, after which workers have STALE_SECONDS again: the machine slept, or its clock was set.
 GAP_SECONDS = 5.0
 # How often old jobs are removed, in s.

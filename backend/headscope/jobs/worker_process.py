@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import count
 from typing import Any, Protocol
 
 from ..errors import HeadscopeError
@@ -20,8 +21,8 @@ from .progress import ProgressReporter
 
 logger = logging.getLogger("headscope.jobs")
 
-# Interval of heartbeats, in s.
-HEARTBEAT_SECONDS = 1.0
+# Interval of heartbeats, in s. An idle worker whose state does not change sends only one in IDLE_HEARTBEATS.
+HEARTBEAT_SECONDS, IDLE_HEARTBEATS = 1.0, 5
 # A process that is still busy this long (s) after the time limit of a job ends.
 GRACE_SECONDS = 10.0
 
@@ -78,6 +79,7 @@ class WorkerProcess:
         self._ends: list[End] = []  # of earlier runs, to be written with the next claim
         self._writing = threading.Lock()
         self._late = False  # whether the time limit has interrupted the last jobs
+        self._reported: Worker | None = None  # by the last heartbeat
 
     def start(self, *, prewarm: bool) -> None:
         """Send heartbeats from now on, and create the engine; with `prewarm` it loads the default model. Ignores Ctrl-C: the parent process ends this one."""
@@ -157,12 +159,10 @@ class WorkerProcess:
                 del self._ends[: len(ends)]
 
     def _send_heartbeats(self) -> None:
-        while True:
+        for number in count():
             try:
                 self._write_ends()
-                with self._writing:  # a claim is known before or after
-                    held = [*self._running, *(Run(end.id, end.run) for end in self._ends)]
-                    self._note_stopping(self._database.heartbeat(self._current(), held))
+                self._send_heartbeat(due=number % IDLE_HEARTBEATS == 0)
                 self._after_heartbeat()
             except HeadscopeError:  # the next heartbeat retries
                 pass
@@ -170,6 +170,13 @@ class WorkerProcess:
                 logger.exception("heartbeat")
             self._end_overdue()
             time.sleep(HEARTBEAT_SECONDS)
+
+    def _send_heartbeat(self, *, due: bool) -> None:
+        with self._writing:  # a claim is known before or after
+            worker, held = self._current(), [*self._running, *(Run(end.id, end.run) for end in self._ends)]
+            if due or held or worker != self._reported:
+                self._note_stopping(self._database.heartbeat(worker, held))
+                self._reported = worker
 
     def _note_stopping(self, runs: set[Run]) -> None:
         self._stopping = {run: self._stopping.get(run, time.monotonic()) for run in runs}

@@ -15,7 +15,7 @@ from typing import Literal, TypeVar
 
 from .. import logs, stores
 from ..analysis.request import AnalysisRequest, with_stored_image
-from ..database import schema
+from ..database import Database, schema
 from ..errors import DatabaseUnavailable, HeadscopeError, NotReady, Unknown
 from ..jobs import LOCAL, Embedded, Engine, Job, JobDatabase, JobKind, Limits, Watcher, Worker, announcements, metrics
 from ..jobs.announcements import Announce
@@ -350,15 +350,15 @@ PRELOAD = "headscope.worker.preload"
 
 def create_process(settings: Settings, job_seconds: float, name: str, announce: Announce) -> WorkerProcess:
     """Create the worker process `name` of an embedded server, in that process."""
-    database = stores.job_database(settings, announce)
-    engine = partial(create_engine, settings)
+    facts = stores.open_database(settings, patient=True)
+    engine = partial(create_engine, settings, facts)
     limits = {"job_seconds": job_seconds, "cancel_seconds": settings.cancel_seconds}
-    return WorkerProcess(Worker(name), database, engine, **limits)
+    return WorkerProcess(Worker(name), JobDatabase(facts, announce), engine, **limits)
 
 
-def create_engine(settings: Settings) -> Engine:
+def create_engine(settings: Settings, facts: Database) -> Engine:
     """Create the engine that runs jobs, in the process that runs them."""
     from ..worker.engine import AnalysisEngine  # imports torch and transformers, which the server's process never does
 
     logs.configure(settings.log_format, settings.log_level)  # not inherited from the server
-    return AnalysisEngine(settings)
+    return AnalysisEngine(settings, facts)

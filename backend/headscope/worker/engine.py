@@ -18,6 +18,7 @@ from ..analysis import memory, pipeline
 from ..analysis.pipeline import AnalysisTask
 from ..analysis.request import AnalysisRequest, with_stored_image
 from ..capture import examine
+from ..database import Database
 from ..errors import Cancelled, CorruptModel, HeadscopeError, OutOfMemory, StorageFull
 from ..jobs import Job, Problem, ProgressReporter, metrics
 from ..models import loading, safety
@@ -61,10 +62,9 @@ class JobTask(AnalysisTask):
 class AnalysisEngine:
     """The engine of both deployments: an LRU cache of loaded models, and the jobs that run on them."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, facts: Database) -> None:
         self._settings = settings
         self._catalog = Catalog(settings)
-        facts = stores.open_database(settings, patient=True)
         self._results, self._inputs = stores.results(settings, facts), stores.inputs(settings, facts)
         self._studies = StudyJobs(settings, self._catalog, self._results, self._inputs, self.model)
         effects = EffectJobs(self._results, self._load_accepted, self._request)
