@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from headscope.jobs import Job, JobDatabase, Work, Worker, WorkerState
+from headscope.jobs import Job, JobDatabase, Work, Worker
 from headscope.jobs.job import Run
 from tests.contract.job_databases import IDS, WORKER, accept, claimed, running, the
 
@@ -149,7 +149,7 @@ def test_an_analysis_has_no_chunks(database: JobDatabase) -> None:
 
 def test_a_study_is_cancelled_while_it_is_sent(database: JobDatabase) -> None:
     """Transactions lock a study before its chunks, so that neither is ended by the database."""
-    here = [WorkerState(WORKER, 0.0)]
+    here = [WORKER]
     with ThreadPoolExecutor(2) as threads:
         for _ in range(50):
             study(database)

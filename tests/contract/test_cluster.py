@@ -88,7 +88,6 @@ def test_the_rest_of_the_task_of_a_worker_that_died(
     broker: Redis, database: JobDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Jobs of a task whose worker has begun it wait for this worker; once it is lost, they are sent again."""
-    monkeypatch.setattr(outbox, "FRESH_SECONDS", -1.0)
     monkeypatch.setattr(outbox, "LOST_SECONDS", -1.0)
     database.enqueue(work(0, 1, 2, recipe="r", tokens=10))
     database.heartbeat(Worker("one"), [])

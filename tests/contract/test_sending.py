@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from headscope.jobs import JobDatabase, Worker, WorkerState, sending
+from headscope.jobs import JobDatabase, Worker, sending
 from headscope.jobs.queries import AHEAD
 from headscope.jobs.sending import queue_name
 from tests.contract.job_databases import IDS, accept, the, work
 
 ONE = Worker("one")
-HERE = [WorkerState(ONE, 0.0)]
+HERE = [ONE]
 
 
-def sent(database: JobDatabase, states: list[WorkerState] = HERE) -> list[int]:
+def sent(database: JobDatabase, serving: list[Worker] = HERE) -> list[int]:
     """Send what is next; return the number of the first job of each task."""
-    return [int(min(message.ids), 16) for message in database.choose(states)]
+    return [int(min(message.ids), 16) for message in database.choose(serving)]
 
 
 def start(database: JobDatabase, number: int) -> None:
@@ -85,7 +85,7 @@ def test_what_the_broker_may_have_lost(database: JobDatabase) -> None:
     assert (list(database.unstarted()), database.depths()) == ([second.task], {"cpu": 1})
     database.unsend([first.task, second.task])
     assert (database.unstarted(), database.depths()) == ({}, {"cpu": 0})
-    gpu = [WorkerState(Worker("gpu", "cuda:1"), 0.0)]
+    gpu = [Worker("gpu", "cuda:1")]
     (again,) = database.choose(gpu)
     assert (again.ids, again.queue) == (second.ids, "headscope.cuda")
 
@@ -94,9 +94,9 @@ def test_models_are_routed_to_their_workers(database: JobDatabase) -> None:
     """A worker started for some models runs these alone, and they run nowhere else; classes of devices share the rest."""
     a, b = "a" * 64, "b" * 64
     states = [
-        WorkerState(Worker("one", "cpu"), 0.0),
-        WorkerState(Worker("two", "cuda:0"), 0.0),
-        WorkerState(Worker("three", "cuda:1", models=frozenset({a})), 0.0),
+        Worker("one", "cpu"),
+        Worker("two", "cuda:0"),
+        Worker("three", "cuda:1", models=frozenset({a})),
     ]
     accept(database, 0, 1, model=a)
     accept(database, 2, 3, 4, 5, model=b, owner="bob")
@@ -108,7 +108,7 @@ def test_models_are_routed_to_their_workers(database: JobDatabase) -> None:
 
 def test_a_model_that_nobody_serves_does_not_block_others(database: JobDatabase) -> None:
     """It waits, also if it is the owner's first."""
-    only = [WorkerState(Worker("one", models=frozenset({"m"})), 0.0)]
+    only = [Worker("one", models=frozenset({"m"}))]
     accept(database, 0, model="other")
     accept(database, 1, model="m")
     assert sent(database, only) == [1]

@@ -223,7 +223,7 @@ def test_told_to_stop(cluster: Cluster) -> None:
     worker = cluster.holder(id_)
     worker.kill(signal.SIGTERM)
     assert worker.process.returncode == 0
-    assert worker.name not in [state.worker.name for state in cluster.database().workers()]
+    assert worker.name not in [listed.name for listed in cluster.database().workers()]
     ends(cluster, id_)
 
 
@@ -289,15 +289,10 @@ def test_cancel_running(cluster: Cluster) -> None:
     worker = cluster.holder(id_)
     child = worker.child()
     cancel(cluster.others[0], id_)
-    eventually(lambda: not held(cluster, worker.name), "the worker's letting go")
+    eventually(lambda: not cluster.database().held(worker.name), "the worker's letting go")
     assert child.is_running()
     assert cluster.get(f"/analyses/{id_}").json()["status"] == "cancelled"
     assert cluster.metric("forward_passes_total") == passes
-
-
-def held(cluster: Cluster, name: str) -> tuple[str, ...]:
-    """Return the jobs that a worker has not released."""
-    return next((state.jobs for state in cluster.database().workers() if state.worker.name == name), ())
 
 
 def test_cancel_hanging(cluster: Cluster) -> None:

@@ -94,7 +94,7 @@ class Cluster(Server):
     def warm(self) -> None:
         """Wait until every worker has loaded the default model (with prewarm=True). Its first job would wait for torch to be imported."""
         eventually(
-            lambda: sum(bool(state.worker.warm) for state in self._database.workers()) >= len(self.workers),
+            lambda: sum(bool(worker.warm) for worker in self._database.workers()) >= len(self.workers),
             "workers that have loaded the default model",
         )
 

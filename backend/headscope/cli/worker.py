@@ -15,7 +15,7 @@ import psutil
 from .. import logs, stores
 from ..database import schema
 from ..errors import HeadscopeError
-from ..jobs import JobDatabase, Worker, WorkerState, announcements, celery, metrics
+from ..jobs import JobDatabase, Worker, announcements, celery, metrics
 from ..jobs.cluster_worker import ClusterWorkerProcess
 from ..jobs.outbox import Outbox
 from ..jobs.supervisor import STALE_SECONDS
@@ -103,27 +103,25 @@ def _device(setting: str) -> str:
 
 
 def _check(database: JobDatabase) -> None:
-    here = [state for state in database.workers() if state.worker.host == socket.gethostname()]
-    if not any(_has_heartbeat(database, state) for state in here):
+    here = [known for known in database.workers() if known.host == socket.gethostname()]
+    if not any(_has_heartbeat(database, known) for known in here):
         raise HeadscopeError("No worker is running on this host. Read its log, and start it with: headscope worker")
     click.echo("A worker is running on this host.")
 
 
-def _has_heartbeat(database: JobDatabase, state: WorkerState) -> bool:
-    return database.now() - state.seen < STALE_SECONDS
+def _has_heartbeat(database: JobDatabase, known: Worker) -> bool:
+    return database.now() - known.seen < STALE_SECONDS
 
 
 def _wait_for_name(database: JobDatabase, identity: Worker) -> None:
     """Wait until no other worker has this name. Raises HeadscopeError if one keeps it."""
     deadline = time.monotonic() + STALE_SECONDS + 3
-    while any(
-        state.worker.name == identity.name and _is_alive(database, state, identity) for state in database.workers()
-    ):
+    while any(known.name == identity.name and _is_alive(database, known, identity) for known in database.workers()):
         if time.monotonic() > deadline:
             raise HeadscopeError("Another worker has this name. Stop it, or choose another name with --name.")
         time.sleep(0.2)
 
 
-def _is_alive(database: JobDatabase, state: WorkerState, identity: Worker) -> bool:
-    gone = state.worker.host == identity.host and not psutil.pid_exists(state.worker.pid)
-    return not gone and _has_heartbeat(database, state)
+def _is_alive(database: JobDatabase, known: Worker, identity: Worker) -> bool:
+    gone = known.host == identity.host and not psutil.pid_exists(known.pid)
+    return not gone and _has_heartbeat(database, known)

@@ -79,7 +79,7 @@ class Job(Work):
 @dataclass(frozen=True, slots=True)
 class Worker:
     """A worker process. `name` outlives the process, `warm` are the digests of the models in its memory, `models` those it serves alone (empty: all),
-    `most_tokens` the most tokens of several inputs in one forward pass (0: one input at a time).
+    `most_tokens` the most tokens of several inputs in one forward pass (0: one input at a time), `seen` the time of the last heartbeat, if it was read.
     """
 
     name: str
@@ -89,6 +89,7 @@ class Worker:
     most_tokens: int = 0
     pid: int = 0
     host: str = ""
+    seen: float = 0.0
 
     def to_json(self) -> str:
         """Return the worker as JSON."""
@@ -99,27 +100,6 @@ class Worker:
         """Return the worker of such JSON."""
         values = json.loads(text)
         return Worker(**{**values, "warm": frozenset(values["warm"]), "models": frozenset(values["models"])})
-
-
-class WorkerState(NamedTuple):
-    """A worker, the time of its last heartbeat, and the ids of the jobs it runs."""
-
-    worker: Worker
-    seen: float
-    jobs: tuple[str, ...] = ()
-
-
-class ChunkState(NamedTuple):
-    """The progress of a chunk of a study. Times as in Job."""
-
-    id: str
-    status: Status
-    fraction: float
-    stage: str
-    detail: str
-    tokens: int
-    started: float | None
-    finished: float | None
 
 
 class Run(NamedTuple):

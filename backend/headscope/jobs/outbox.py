@@ -10,7 +10,6 @@ import redis
 from celery import Celery
 from kombu.exceptions import OperationalError
 
-from .job import WorkerState
 from .job_database import JobDatabase
 from .queries import AHEAD
 from .sending import queues_of
@@ -23,8 +22,6 @@ BROKER_AWAY = (OperationalError, redis.RedisError, OSError)
 PRIORITIES, STEPS = (0, 6), ("", "\x06\x163", "\x06\x166", "\x06\x169")
 # A task that was sent is lost once it has been absent from the broker, and not begun, for this long (s).
 LOST_SECONDS = 3.0
-# How long a list of workers is used (s).
-FRESH_SECONDS = 1.0
 
 
 class Outbox:
@@ -33,13 +30,12 @@ class Outbox:
     def __init__(self, database: JobDatabase, app: Celery, url: str) -> None:
         self._database, self._app = database, app
         self._broker = redis.Redis.from_url(url, socket_connect_timeout=2, socket_timeout=5, decode_responses=True)
-        self._states: tuple[float, list[WorkerState]] = (float("-inf"), [])
         self._missing: dict[str, float] = {}  # tasks that do not wait at the broker and have not begun, and since when
 
     def send(self) -> None:
         """Send the next tasks, if the broker is there. Those that it does not accept are recovered."""
         self._broker.ping()
-        for message in self._database.choose(self.workers()):
+        for message in self._database.choose(self._database.workers()):
             priority = PRIORITIES[min(message.priority, 1)]
             options = {"task_id": message.task, "queue": message.queue, "priority": priority}
             self._app.send_task(TASK, (message.ids,), ignore_result=True, retry=False, **options)
@@ -52,7 +48,7 @@ class Outbox:
     def recover(self) -> None:
         """Have tasks sent again that for LOST_SECONDS have neither waited in a queue which a worker serves nor begun: the broker has lost them, or their worker has died."""
         sent = self._database.unstarted()
-        queues = {name for state in (self.workers() if sent else ()) for name in queues_of(state.worker)}
+        queues = {name for worker in (self._database.workers() if sent else ()) for name in queues_of(worker)}
         missing, ticks = sent.keys() - self._queued(queues.intersection(sent.values())), time.monotonic()
         self._missing = {task: self._missing.get(task, ticks) for task in missing}
         if lost := [task for task, since in self._missing.items() if ticks - since > LOST_SECONDS]:
@@ -64,12 +60,6 @@ class Outbox:
         for key in _keys(queues):
             pipeline.llen(key)
         return sum(pipeline.execute())
-
-    def workers(self) -> list[WorkerState]:
-        """Return the workers, as of FRESH_SECONDS ago at most."""
-        if time.monotonic() - self._states[0] > FRESH_SECONDS:
-            self._states = time.monotonic(), self._database.workers()
-        return self._states[1]
 
     def _queued(self, queues: Collection[str]) -> set[str]:
         """Return the ids of the tasks that wait in queues."""

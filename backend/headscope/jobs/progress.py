@@ -8,7 +8,7 @@ from functools import partial
 from typing import TypeVar
 
 from ..errors import HeadscopeError
-from .job import ChunkState, Job
+from .job import Job
 from .job_database import JobDatabase
 
 T = TypeVar("T")
@@ -30,7 +30,7 @@ class ProgressReporter:
 
     def running_elsewhere(self, study: str) -> frozenset[str]:
         """Return the chunks of a study that other workers are running, as last known."""
-        nothing: list[ChunkState] = []
+        nothing: list[Job] = []
         chunks = self._send(lambda: self._database.chunks(study), unsent=nothing)
         return frozenset(chunk.id for chunk in chunks if chunk.status == "running")
 

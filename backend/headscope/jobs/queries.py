@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from ..database import NOW
 from ..database.tables import grants, jobs, owners, workers
 from .grants import Grants
-from .job import ChunkState, Job, JobKind, Worker, WorkerState
+from .job import Job, JobKind, Worker
 
 # A worker without a heartbeat for this long (s) is no longer listed.
 GONE_SECONDS = 60.0
@@ -92,27 +92,19 @@ class JobQueries(Grants):
         granted = [] if owner is None else [jobs.c.id.in_(sa.select(grants.c.id).where(grants.c.owner == owner))]
         return self._find(jobs.c.kind == kind, jobs.c.created < before, *granted, newest=limit)
 
-    def chunks(self, id_: str) -> list[ChunkState]:
-        """Return the chunks of a study that has not ended, in any order."""
-        columns = [jobs.c[name] for name in ChunkState._fields]
-        return [
-            ChunkState(*row)
-            for row in self._rows(sa.select(*columns).where(jobs.c.batch == id_, jobs.c.kind == "chunk"))
-        ]
+    def chunks(self, id_: str) -> list[Job]:
+        """Return the chunks of a study that has not ended."""
+        return self._find(jobs.c.batch == id_, jobs.c.kind == "chunk")
 
     def effects(self, id_: str) -> list[str]:
         """Return the ids of the jobs of effects on an analysis, in any order."""
         return [row.id for row in self._rows(sa.select(jobs.c.id).where(jobs.c.batch == id_, jobs.c.kind == "effect"))]
 
-    def workers(self) -> list[WorkerState]:
+    def workers(self) -> list[Worker]:
         """Return the workers with a heartbeat in the last minute, by name."""
         listed = sa.select(workers.c.state, workers.c.seen).where(workers.c.seen > NOW - GONE_SECONDS)
-        held = self._rows(sa.select(jobs.c.worker, jobs.c.id).where(RUNNING).order_by(jobs.c.run))
-        states = [(Worker.from_json(state), seen) for state, seen in self._rows(listed.order_by(workers.c.name))]
-        return [
-            WorkerState(worker, seen, tuple(id_ for name, id_ in held if name == worker.name))
-            for worker, seen in states
-        ]
+        rows = self._rows(listed.order_by(workers.c.name))
+        return [replace(Worker.from_json(state), seen=seen) for state, seen in rows]
 
     def now(self) -> float:
         """Return the time of the database in s since 1970, the only clock that times are compared with."""

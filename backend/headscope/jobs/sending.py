@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from ..database import NOW
 from ..database.tables import SENT, jobs, owners
-from .job import Worker, WorkerState
+from .job import Worker
 from .queries import AHEAD, QUEUED, RUNNING, JobQueries, next_turn
 
 UNSENT = QUEUED & jobs.c.sent.is_(None)
@@ -33,11 +33,11 @@ class TaskMessage(NamedTuple):
 class TaskSending(JobQueries):
     """What the database knows of the messages at the broker."""
 
-    def choose(self, states: Collection[WorkerState]) -> list[TaskMessage]:
+    def choose(self, serving: Collection[Worker]) -> list[TaskMessage]:
         """Mark the next tasks as sent and return them: owner after owner, up to AHEAD that have not started, to queues that these workers serve."""
         unsent = UNSENT & jobs.c.owner.not_in(FULL)
-        if all(state.worker.models for state in states):  # other models wait for their workers
-            unsent &= jobs.c.model.in_(sorted({model for state in states for model in state.worker.models}))
+        if all(worker.models for worker in serving):  # other models wait for their workers
+            unsent &= jobs.c.model.in_(sorted({model for worker in serving for model in worker.models}))
         if not self._rows(sa.select(jobs.c.id).where(unsent).limit(1)):
             return []
         messages = list[TaskMessage]()
@@ -46,7 +46,7 @@ class TaskSending(JobQueries):
             rows: list[Any] = list(connection.execute(LENGTHS))
             lengths = Counter[str](dict(rows))
             while first := connection.execute(next_turn(unsent)).first():
-                messages.append(self._mark(connection, first, route(states, first.model, lengths)))
+                messages.append(self._mark(connection, first, route(serving, first.model, lengths)))
                 self._serve(connection, first.owner)
                 lengths[messages[-1].queue] += 1
         return messages
@@ -81,7 +81,7 @@ class TaskSending(JobQueries):
     def depths(self) -> dict[str, int]:
         """Return the number of these tasks for workers of each class of devices."""
         depths = Counter(queue.split(".")[1] for queue in self.unstarted().values())
-        return {class_of(state.worker.device): 0 for state in self.workers()} | depths
+        return {class_of(worker.device): 0 for worker in self.workers()} | depths
 
 
 def class_of(device: str) -> str:
@@ -99,11 +99,10 @@ def queues_of(worker: Worker) -> list[str]:
     return [queue_name(worker.device, model) for model in sorted(worker.models)] or [queue_name(worker.device)]
 
 
-def route(states: Collection[WorkerState], model: str, lengths: Counter[str]) -> str:
+def route(serving: Collection[Worker], model: str, lengths: Counter[str]) -> str:
     """Return the queue of a task: of workers for its model, else of those for all; among several the shortest one per worker."""
-    chosen = [state for state in states if model in state.worker.models]
-    names = [queue_name(state.worker.device, model) for state in chosen] or [
-        queue_name(state.worker.device) for state in states if not state.worker.models
+    names = [queue_name(worker.device, model) for worker in serving if model in worker.models] or [
+        queue_name(worker.device) for worker in serving if not worker.models
     ]
     served = Counter(names)
     return min(sorted(served), key=lambda name: lengths[name] / served[name])

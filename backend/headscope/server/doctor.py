@@ -176,7 +176,7 @@ def _check_database(settings: Settings) -> str:
 def _check_workers(settings: Settings) -> str:
     database = JobDatabase(stores.open_database(settings))
     try:
-        devices = Counter(state.worker.device for state in database.workers())
+        devices = Counter(worker.device for worker in database.workers())
     finally:
         database.close()
     if not devices:

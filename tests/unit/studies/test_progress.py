@@ -6,27 +6,24 @@ from typing import Any
 import pytest
 
 from headscope.api.documents.studies import to_progress
-from headscope.jobs import ChunkState, Job
+from headscope.jobs import Job
 
 SIZES = [256, 256, 132]
 
 
+def _job(id_: str, payload: str, status: Any, fraction: float) -> Job:
+    values: dict[str, Any] = {"batch": "a", "status": status, "stage": status, "detail": "", "tokens": 10}
+    times: dict[str, Any] = {"created": 0.0, "started": None, "finished": None}
+    return Job(id_, payload, fraction=fraction, attempts=0, error=None, version=1, **values, **times)
+
+
 def _study(status: str) -> Job:
     payload = json.dumps({"chunks": [[number, 0, 0, size, 0] for number, size in enumerate(SIZES)]})
-    values: dict[str, Any] = {
-        "id": "a",
-        "payload": payload,
-        "batch": "a",
-        "status": status,
-        "fraction": 0.0,
-        "stage": status,
-        "detail": "",
-    }
-    return Job(**values, attempts=0, error=None, created=0.0, started=None, finished=None, version=1)
+    return _job("a", payload, status, 0.0)
 
 
-def _chunks(*statuses: Any) -> list[ChunkState]:
-    return [ChunkState(f"a.{n}", status, 0.5, status, "", 10, None, None) for n, status in enumerate(statuses)]
+def _chunks(*statuses: Any) -> list[Job]:
+    return [_job(f"a.{number}", "{}", status, 0.5) for number, status in enumerate(statuses)]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from ...errors import Unknown
-from ...jobs import ChunkState, Job, JobKind
+from ...jobs import Job, JobKind
 from ...server.service import Service
 from ...store import Stored
 from ...store.map_file import Corrupt
@@ -168,11 +168,11 @@ def describe_study(service: Service, id_: str) -> StudyDocument:
     return studies.to_document(id_, job, stored, *(_chunks_and_position(service, job) if job and not stored else ()))
 
 
-def _chunks(service: Service, job: Job) -> list[ChunkState]:
+def _chunks(service: Service, job: Job) -> list[Job]:
     return [] if job.terminal else service.database.chunks(job.id)
 
 
-def _chunks_and_position(service: Service, job: Job) -> tuple[list[ChunkState], int | None]:
+def _chunks_and_position(service: Service, job: Job) -> tuple[list[Job], int | None]:
     """Return the chunks of a study, and the number of jobs ahead of its first chunk if none has started."""
     chunks = _chunks(service, job)
     first = min(chunks, key=studies.chunk_number, default=None)

@@ -72,7 +72,7 @@ def _collect_jobs(database: JobDatabase) -> Iterator[Metric]:
     )
     waited = 0.0 if oldest is None else max(now - oldest, 0.0)
     yield _gauge("oldest_wait_seconds", "Waiting time of the oldest queued job.", {(): waited})
-    devices: Counter[tuple[str, ...]] = Counter((state.worker.device,) for state in database.workers())
+    devices: Counter[tuple[str, ...]] = Counter((worker.device,) for worker in database.workers())
     yield _gauge("workers", "Workers with a heartbeat in the last minute, by device.", devices, "device")
 
 
