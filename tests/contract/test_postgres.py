@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from headscope.database import Database, schema
 from headscope.database.tables import jobs
-from headscope.errors import DatabaseUnavailable, HeadscopeError
+from headscope.errors import DatabaseUnavailable, HeadscopeError, StorageFull
 from headscope.jobs import JobDatabase, Work, Worker
 from tests.contract.job_databases import IDS, WORKER, accept, claimed, order, prepare, running, status, work
 from tests.support.compose import database_server
@@ -105,6 +105,21 @@ def test_a_server_that_restarts(server: Postgres, database: JobDatabase) -> None
     server.start()
     assert database.progress(job.id, job.run, 0.5, "forward", "")
     assert database.finish(job.id, job.run, "done")
+
+
+def test_a_server_that_cannot_write(server: Postgres, database: JobDatabase) -> None:
+    """A server that cannot write its log ends, which is no error of a request. It has everything that it accepted."""
+    accept(database, 0)
+    with server.full(), pytest.raises((DatabaseUnavailable, StorageFull)):
+        accept(database, 1)
+
+    def is_back() -> bool:
+        if server.process.poll() is not None:
+            server.restart()
+        return back(database)
+
+    eventually(is_back, "the database")
+    assert status(database) == "queued"
 
 
 def test_a_server_that_refuses(server: Postgres, url: str, database: JobDatabase) -> None:

@@ -103,7 +103,7 @@ def test_models_are_routed_to_their_workers(database: JobDatabase) -> None:
     found = {int(message.ids[0], 16): message.queue for message in database.choose(states)}
     assert {found[0], found[1]} == {queue_name("cuda", a)}
     assert sorted(found[number] for number in (2, 3, 4, 5)) == ["headscope.cpu"] * 2 + ["headscope.cuda"] * 2
-    assert sending.queues_of(states[2].worker) == [found[0]]
+    assert sending.queues_of(states[2]) == [found[0]]
 
 
 def test_a_model_that_nobody_serves_does_not_block_others(database: JobDatabase) -> None:

@@ -31,6 +31,8 @@ KEEPALIVE: dict[str, Any] = {
     "tcp_user_timeout": 10_000,
 }
 DISK_FULL = "53100"
+# Severities of errors that end the session, or the server: a log that cannot be written, for instance.
+ENDING = ("FATAL", "PANIC")
 # Errors that another attempt may not meet: connection, resources, operator intervention, read-only, idle, rolled back, locked, tables not created yet, password.
 AWAY = ("08", "53", "57", "25006", "25P03", "40", "55P03", "42P01", "28", "3D")
 
@@ -138,7 +140,8 @@ def problem(error: sa.exc.DBAPIError) -> HeadscopeError | None:
     if state == DISK_FULL:
         return StorageFull("The disk of the database is full. Free some space there, then send the request again.")
     lost = state is None and isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError)
-    if lost or (state or "").startswith(AWAY):
+    ended = isinstance(error.orig, psycopg.Error) and error.orig.diag.severity_nonlocalized in ENDING
+    if lost or ended or (state or "").startswith(AWAY):
         return unavailable()
     return None
 
