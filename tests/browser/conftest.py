@@ -62,38 +62,39 @@ def browser() -> Iterator[Browser]:
         yield launched
 
 
-@pytest.fixture
-def visits(browser: Browser, server: Server) -> Iterator[Callable[..., Visit]]:
-    """Begins visits, each in a context of its own; `root` names another server."""
-    begun: list[Visit] = []
+@pytest.fixture(scope="package")
+def emptied() -> Iterator[list[Visit]]:
+    """Pages that earlier tests have used and left empty: they load with less than half the processor time of a new one."""
+    pages: list[Visit] = []
+    yield pages
+    for page in pages:
+        page.close()
 
-    def begin(root: str = f"http://{server.url}", **context: Any) -> Visit:
-        begun.append(Visit(browser, root, **context))
-        return begun[-1]
+
+@pytest.fixture
+def visits(browser: Browser, server: Server, emptied: list[Visit]) -> Iterator[Callable[..., Visit]]:
+    """Begins visits, each as in a browser that has never been here; `root` names another server, and other arguments are those of Visit.begin.
+
+    What a test does to a page that cannot be taken back, such as scripts that are added to it, or counts, such as its history or bytes on the wire, needs a `new` one,
+    which may have options of a context.
+    """
+    begun: list[tuple[Visit, bool]] = []
+
+    def begin(root: str = f"http://{server.url}", *, new: bool = False, **options: Any) -> Visit:
+        visit = Visit(browser, root, **options) if new else (emptied.pop() if emptied else Visit(browser, root))
+        begun.append((visit, new))
+        return visit if new else visit.begin(root, **options)
 
     yield begin
-    for visit in begun:
-        visit.close()
-
-
-@pytest.fixture(scope="module")
-def page(browser: Browser, server: Server) -> Iterator[Visit]:
-    """The page that a file uses again for each of its tests."""
-    visit = Visit(browser, f"http://{server.url}")
-    yield visit
-    visit.close()
+    for visit, new in begun:
+        if new:
+            visit.close()
+        else:
+            visit.empty()
+            emptied.append(visit)
 
 
 @pytest.fixture
-def visit(request: pytest.FixtureRequest, visits: Callable[..., Visit]) -> Iterator[Visit]:
-    """One visit at 1500 by 900, the smallest window in which map and graph are beside each other.
-
-    With the mark `one_page` it is on the page of the file, emptied after each test: that loads with less than half the processor time of a new one. Tests that listen
-    to events of the page, count its history or go offline begin their own with `visits`.
-    """
-    if request.node.get_closest_marker("one_page") is None:
-        yield visits()
-        return
-    page: Visit = request.getfixturevalue("page")
-    yield page
-    page.empty()
+def visit(visits: Callable[..., Visit]) -> Visit:
+    """One visit at 1500 by 900, the smallest window in which map and graph are beside each other."""
+    return visits()

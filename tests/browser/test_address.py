@@ -5,12 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-import pytest
 from playwright.sync_api import expect
 
 from tests.browser.visit import Visit, another_picture, comes_to, picture
-
-pytestmark = pytest.mark.one_page
 
 TEXT = "The bank by the river lent money to the boats of the bank in town."
 

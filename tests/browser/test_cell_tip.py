@@ -60,7 +60,7 @@ def test_pointer_and_keyboard(visit: Visit, server: Server) -> None:
 
 def test_a_tap_on_a_narrow_screen(visits: Callable[..., Visit], server: Server) -> None:
     """A finger that taps a cell reads it; the next touch elsewhere takes the tip away."""
-    visit = visits(viewport={"width": 390, "height": 844}, has_touch=True, color_scheme="light")
+    visit = visits(new=True, viewport={"width": 390, "height": 844}, has_touch=True, color_scheme="light")
     visit.open(address(text=SENTENCE, head="4.5", view="map"))
     visit.image("Heat map of head 4.5").scroll_into_view_if_needed()
     rows = weights(server, SENTENCE, 4, 5)

@@ -6,14 +6,11 @@ import re
 from typing import Any
 
 import numpy as np
-import pytest
 from playwright.sync_api import Locator, expect
 from safetensors.numpy import load
 
 from tests.browser.visit import Visit, address, another_picture, box, picture
 from tests.support.server import Server
-
-pytestmark = pytest.mark.one_page
 
 SENTENCE = "The trophy did not fit into the suitcase because it was too big."
 LABEL = 74  # pixels that names take beside and above a heat map

@@ -73,7 +73,7 @@ def test_what_is_copied(visits: Callable[..., Visit], server: Server) -> None:
 
 def test_without_a_clipboard(visits: Callable[..., Visit]) -> None:
     """Texts are shown selected, and the picture is downloaded, with a sentence."""
-    visit = visits()
+    visit = visits(new=True)
     visit.page.add_init_script("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
     visit.open(address(text=SENTENCE, head="3.1"))
     visit.page.get_by_role("button", name="copy", exact=True).click()

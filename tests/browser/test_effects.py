@@ -103,7 +103,7 @@ def test_three_heads_flip_a_prediction(visits: Begin, server: Server, smollm2: s
 
 def test_grids_are_those_of_the_interface(visits: Begin, server: Server, models: Path) -> None:
     """By ablation and by patching, for what was clicked or typed, at the pinned token; what changed is never shown as if it had not."""
-    visit = visits(permissions=["clipboard-read", "clipboard-write"])
+    visit = visits(new=True, permissions=["clipboard-read", "clipboard-write"])
     page = visit.page
     asked: list[str] = []
     asks = re.compile("analyses/.*/effects|Effects")
@@ -295,8 +295,9 @@ def test_masked_tokens_and_classes(visit: Visit, server: Server) -> None:
     expect(page.get_by_text(re.compile("^On average reads "))).to_be_visible()
 
 
-def test_what_is_refused_is_said(visit: Visit) -> None:
+def test_what_is_refused_is_said(visits: Begin) -> None:
     """Without a head, under another mechanism, and for a target that is no token: one sentence each, and nothing is asked for in vain."""
+    visit = visits(new=True)
     page = visit.page
     asked: list[str] = []
     asks = re.compile("analyses/.*/effects")

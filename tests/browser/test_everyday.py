@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import expect
@@ -30,9 +31,9 @@ def typed(visit: Visit, text: str) -> None:
     visit.settled(before)
 
 
-def test_typing_is_followed(visit: Visit, server: Server) -> None:
+def test_typing_is_followed(visits: Callable[..., Visit], server: Server) -> None:
     """The grid follows the text; what is new is marked; neither the list nor the back button fills with texts on the way."""
-    visit.open(address(text="The red cat"))
+    visit = visits(new=True).open(address(text="The red cat"))
     entries = visit.page.evaluate("history.length")
     typed(visit, " sat")
     visit.shows("The", "red", "cat", "sat")

@@ -5,12 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import pytest
 from playwright.sync_api import Locator, Route, expect
 
 from tests.browser.visit import Visit, address, another_picture, comes_to, picture
-
-pytestmark = pytest.mark.one_page
 
 TEXT = "The boats lay by the river bank while the bank in town kept the money."
 

@@ -21,8 +21,6 @@ from tests.browser.test_head import number, said, weights
 from tests.browser.visit import Visit, address, box
 from tests.support.server import Server
 
-pytestmark = pytest.mark.one_page
-
 TEXT = "The bank was steep. Dr. Li's boats lay there; nobody used them! Why?\nIt is unknown."
 LABEL = 125  # pixels that the first words of sentences take beside and above a heat map
 SENTENCES = ["1 The bank was steep.", "2 Dr.", "3 Li's boats lay there;…", "4 Why?", "5 It is unknown."]

@@ -407,8 +407,9 @@ def test_tasks_about_heads(visits: Callable[..., Visit]) -> None:
         task(visit)
 
 
-def test_tasks_about_the_page(visit: Visit) -> None:
+def test_tasks_about_the_page(visits: Callable[..., Visit]) -> None:
     """Each task of the list, in its order; the hub of these tests has the model that is added."""
+    visit = visits(new=True)
     visit.open(address(text=SENTENCE, head="3.1"))
     for task in OF_THE_PAGE.values():
         task(visit)

@@ -18,8 +18,6 @@ from tests.browser.axe import check
 from tests.browser.visit import Visit, address, another_picture, box, comes_to, picture
 from tests.support.server import Server, eventually
 
-pytestmark = pytest.mark.one_page
-
 SENTENCE = "The trophy did not fit into the suitcase because it was too big."
 # Words that MiniLM reads in pieces.
 PIECES = "Unbelievable counterexamples embarrassed the crystallographers."

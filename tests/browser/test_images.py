@@ -6,14 +6,11 @@ import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import expect
 
 from tests.browser.axe import check
 from tests.browser.visit import Visit, address, another_picture, box, comes_to, picture
 from tests.support.server import eventually
-
-pytestmark = pytest.mark.one_page
 
 LAYERS = "element => [...element.querySelectorAll('canvas')].map((canvas) => canvas.toDataURL())"
 # Parts of a caption that come over one another, or over what is beside the caption.

@@ -15,8 +15,6 @@ from tests.browser.axe import check
 from tests.browser.visit import Visit, address, picture
 from tests.support.server import eventually
 
-pytestmark = pytest.mark.one_page
-
 # A drop as the hand of a person makes it: a file over the page.
 DROP = """([name, type, data]) => {
   const bytes = Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0))

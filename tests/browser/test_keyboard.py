@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from playwright.sync_api import expect
 
 from headscope.lenses import LENSES
 from tests.browser.hands import focused
 from tests.browser.visit import Visit, comes_to
-
-pytestmark = pytest.mark.one_page
 
 ESCAPE_AND_O = """() => {
   const sheet = document.querySelector('dialog[open]')

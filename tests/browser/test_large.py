@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -57,8 +58,8 @@ SEEN = """(cell) => {
 }"""
 
 
-def test_a_grid_of_many_heads(visit: Visit) -> None:
-    visit.open(address(model="large", text=TEXT, head="2.9"))
+def test_a_grid_of_many_heads(visits: Callable[..., Visit]) -> None:
+    visit = visits(new=True).open(address(model="large", text=TEXT, head="2.9"))
     grid = visit.page.get_by_role("grid", name="Heads")
     expect(grid).to_have_attribute("aria-rowcount", "48")
     expect(grid).to_have_attribute("aria-colcount", "48")
@@ -121,9 +122,10 @@ def test_a_range_of_layers(visit: Visit) -> None:
     expect(grid).to_have_attribute("aria-rowcount", "8")
 
 
-def test_a_long_text(visit: Visit) -> None:
+def test_a_long_text(visits: Callable[..., Visit]) -> None:
     """Every token is an element, so there is little room for others: what is closed has none."""
     letters = " ".join("abcdefgh"[i % 8] for i in range(2046))
+    visit = visits(new=True)
     visit.page.add_init_script(FIRST)
     visit.open(address(model="long", text=letters, head="0.0"))
     # The heads wait neither for a map of 16 MB nor for tokens further down.

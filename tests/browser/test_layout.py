@@ -10,8 +10,6 @@ from playwright.sync_api import expect
 
 from tests.browser.visit import Visit, address, box, comes_to
 
-pytestmark = pytest.mark.one_page
-
 WORDS = "the boats lay by the river bank while the bank in town kept money they had earned".split()
 LABEL = 74  # pixels that names take beside and above a heat map
 EDGES = f"""() => [...document.querySelectorAll('[role=img][aria-label*=" map of "]')]

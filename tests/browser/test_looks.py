@@ -10,8 +10,6 @@ from playwright.sync_api import expect
 from tests.browser.visit import Visit, address, comes_to
 from tests.support.server import eventually
 
-pytestmark = pytest.mark.one_page
-
 SIZES = [(1440, 900), (1024, 768), (390, 844)]
 TEXT = "The boats lay by the river bank while the bank in town kept the money. " * 3
 

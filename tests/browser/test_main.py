@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from playwright.sync_api import Page, Route, expect
 from safetensors.numpy import load
 
 from tests.browser.visit import Visit, address, another_picture, box, picture
 from tests.support.server import Server, eventually
-
-pytestmark = pytest.mark.one_page
 
 SENTENCE = "The trophy did not fit into the suitcase because it was too big."
 # Longer than the 32 dimensions of a head of MiniLM, so that lenses differ.

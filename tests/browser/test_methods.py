@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from playwright.sync_api import Locator, expect
 
 from headscope.effects import EFFECTS
@@ -12,8 +11,6 @@ from headscope.lenses import LENSES
 from headscope.mechanisms import MECHANISMS
 from tests.browser.visit import Visit, address, comes_to, picture
 from tests.support.server import Server
-
-pytestmark = pytest.mark.one_page
 
 TEXT = (
     "The bank by the river lent money to the boats of the bank in town, and the boats were late all winter long again."

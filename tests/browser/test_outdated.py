@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from playwright.sync_api import expect
 
 from tests.browser.visit import Visit, address
-
-pytestmark = pytest.mark.one_page
 
 # What the page shows while it computes: whether the figures are dimmed, whether the line below the text has a bar, and what stands where something will be.
 WATCH = """() => {

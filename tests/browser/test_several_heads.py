@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 import numpy as np
-import pytest
 from playwright.sync_api import expect
 from safetensors.numpy import load
 
@@ -13,8 +12,6 @@ from tests.browser.axe import check
 from tests.browser.test_comparison import SENTENCE, analysed, number, weights
 from tests.browser.visit import Visit, address, box, picture
 from tests.support.server import Server
-
-pytestmark = pytest.mark.one_page
 
 
 def test_one_small_map_each(visit: Visit, server: Server) -> None:

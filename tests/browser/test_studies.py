@@ -16,8 +16,6 @@ from tests.browser.axe import check
 from tests.browser.visit import Visit, address, box, comes_to
 from tests.support.server import DEADLINE, Server, eventually
 
-pytestmark = pytest.mark.one_page
-
 SUBJECTS = ("The boats", "A quiet river", "Few here", "The old clock", "Her brother", "The town")
 VERBS = ("lay by the bank all winter", "asked where the water went", "kept what the others had earned")
 TEXTS = [f"{subject} {verb}." for subject in SUBJECTS for verb in VERBS]
@@ -231,7 +229,7 @@ def test_cancelled_and_gone_on_with(visit: Visit, server: Server) -> None:
 
 def test_a_file_on_its_way_is_watched_and_called_back(visits: Callable[..., Visit]) -> None:
     """Over a slow line a bar says how much has been sent; cancelled, nothing of it is there, and another file can be chosen."""
-    visit = place(visits(), study="new")
+    visit = place(visits(new=True), study="new")
     expect(visit.page.get_by_role("button", name="Start")).to_be_visible()
     line = visit.context.new_cdp_session(visit.page)
     slow = {"offline": False, "latency": 0, "downloadThroughput": -1, "uploadThroughput": 100_000}

@@ -5,14 +5,11 @@ from __future__ import annotations
 import re
 
 import numpy as np
-import pytest
 from playwright.sync_api import Locator, expect
 
 from tests.browser.visit import Visit, address
 from tests.support.models import HOPFIELD
 from tests.support.server import Server
-
-pytestmark = pytest.mark.one_page
 
 SENTENCE = "The cat sat on the mat because it was tired."
 TWIN, PLAIN = "twin-bert-hopfield", "twin-bert-softmax"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -50,6 +51,12 @@ class Wire:
         begun = [request for request, at in self.begun.items() if at <= epoch + mark]
         assert begun
         return sum(self.bytes.get(request, 0) for request in begun)
+
+
+@pytest.fixture
+def visit(visits: Callable[..., Visit]) -> Visit:
+    """A new page: what an earlier one has kept does not come over the wire."""
+    return visits(new=True)
 
 
 @pytest.mark.parametrize("tokens", [12, 64, 512])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeVar
 from urllib.parse import quote
 
 from playwright.sync_api import Browser, ConsoleMessage, Dialog, FloatRect, Locator, Page, ViewportSize, expect
@@ -44,13 +44,13 @@ PICTURE = """async (element, patience) => {
     const canvas = element.querySelector('canvas')
     const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext('2d', { willReadFrequently: true })
     copy.drawImage(canvas, 0, 0)
-    const { data } = copy.getImageData(0, 0, canvas.width, canvas.height)
+    const pixels = new Uint32Array(copy.getImageData(0, 0, canvas.width, canvas.height).data.buffer)
     const colours = new Set()
-    let sum = 0
-    for (let i = 0; i < data.length; i += 4) {
-      const colour = data[i] * 65536 + data[i + 1] * 256 + data[i + 2]
-      if (data[i + 3]) colours.add(colour)
-      sum = (sum * 31 + colour + data[i + 3]) % 4294967291
+    let [sum, last] = [0, 0]
+    for (const pixel of pixels) {
+      if (pixel !== last && pixel >>> 24) colours.add(pixel)
+      last = pixel
+      sum = (Math.imul(sum, 31) + pixel) >>> 0
     }
     return [colours.size, sum]
   }
@@ -110,17 +110,35 @@ class Visit:
         self.context.close()
         assert self.problems == [], self.problems
 
+    def begin(
+        self,
+        root: str,
+        *,
+        viewport: ViewportSize = SIZE,
+        color_scheme: Literal["light", "dark"] = "light",
+        reduced_motion: Literal["no-preference", "reduce"] = "no-preference",
+        permissions: Sequence[str] = (),
+    ) -> Visit:
+        """Begin another visit on an empty page, with the options of a context that it can change."""
+        self.root = root
+        self.page.set_viewport_size(viewport)
+        self.page.emulate_media(color_scheme=color_scheme, reduced_motion=reduced_motion)
+        if permissions:
+            self.context.grant_permissions(permissions)
+        return self
+
     def empty(self) -> None:
-        """Leave the page as a new one would be: no document, nothing stored, no route, the usual size, the pointer in its corner; then fail if it complained."""
+        """Leave the page as a new one would be: no document, nothing stored, no route, no permission, online, the pointer in its corner; then fail if it complained."""
         self.page.goto("about:blank")
         problems, self.problems = self.problems, []
         self.network_errors_expected = False
         self.page.unroute_all(behavior="ignoreErrors")
-        self.page.set_viewport_size(SIZE)
         self.page.mouse.move(0, 0)
+        self.context.set_offline(False)
+        self.context.clear_permissions()
+        self.context.clear_cookies()
         line = self.context.new_cdp_session(self.page)
-        stored = {"origin": self.root, "storageTypes": "cookies,local_storage,indexeddb"}
-        line.send("Storage.clearDataForOrigin", stored)
+        line.send("Storage.clearDataForOrigin", {"origin": self.root, "storageTypes": "local_storage,indexeddb"})
         line.detach()
         assert problems == [], problems
 
