@@ -8,12 +8,9 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.visit import Visit, address, box, comes_to
-
-pytestmark = pytest.mark.one_page
 
 TEXT = "The cat sat on the mat because it was tired."
 
@@ -81,7 +78,7 @@ def test_in_view_with_the_heads(visit: Visit) -> None:
 
 def test_what_a_figure_needs_is_computed_when_it_is_opened(visits: Callable[..., Visit]) -> None:
     """Ranks are not among the measures of the page; with the figure closed they are not asked for."""
-    visit = visits()
+    visit = visits(new=True)
     asked: list[list[str]] = []
     visit.page.on(
         "request",
@@ -98,21 +95,32 @@ def test_what_a_figure_needs_is_computed_when_it_is_opened(visits: Callable[...,
     assert "rank" in asked[-1]
 
 
-def test_a_head_is_opened_from_its_dot(visit: Visit) -> None:
-    visit.open(address(text=TEXT, figures="rank", head="0.0"))
-    image = plot(visit, "Rank")
+def light_each_other(visit: Visit, image: Locator, named: str, number: int, cells: list[str]) -> None:
+    """A head under the pointer lights its mark, and the mark of that number lights these heads."""
+    expect(image.locator(".point").first).to_be_attached()
+    visit.head(2, 5).hover()
+    expect(image.locator(".hoverlayer")).to_contain_text(named)
+    visit.page.get_by_role("heading", name="Headscope").hover()
+    expect(image.locator(".hoverlayer")).to_be_empty()
     image.scroll_into_view_if_needed()
+    point(visit, image.locator(".point").nth(number))
+    lit = visit.page.locator("[role=gridcell].spot")
+    expect(lit).to_have_count(len(cells))
+    comes_to(lambda: [cell.get_attribute("aria-label") for cell in lit.all()], cells)
+    visit.page.mouse.move(2, 2)
+    expect(lit).to_have_count(0)
+
+
+def test_dots_of_heads(visit: Visit) -> None:
+    """They light each other, and a dot opens its head. A red ring with its name is around the open head, also after another is opened; figures of layers have none."""
+    visit.open(address(text=TEXT, figures="rank", head="0.3"))
+    image = plot(visit, "Rank")
+    light_each_other(visit, image, "Head 2.5", 29, ["Layer 2, head 5"])
     point(visit, image.locator(".point").nth(40))
     expect(image.locator(".hoverlayer")).to_contain_text("Head 3.4")
     visit.page.mouse.down()
     visit.page.mouse.up()
     expect(visit.page.get_by_role("heading", name=re.compile("^Head 3.4"))).to_be_visible()
-
-
-def test_the_open_head_is_marked(visit: Visit) -> None:
-    """A red ring with its name is around the open head, also after another is opened; figures of layers have none."""
-    visit.open(address(text=TEXT, figures="rank", head="0.3"))
-    image = plot(visit, "Rank")
     dots, ring, name = image.locator(".point"), image.locator(".shapelayer path"), image.locator(".annotation-text")
     for layer, head in ((0, 3), (4, 5)):
         visit.head(layer, head).click()
@@ -130,52 +138,14 @@ def test_the_open_head_is_marked(visit: Visit) -> None:
     expect(entropy.locator(".annotation-text")).to_have_text("4.5")
 
 
-def test_heads_and_figures_light_each_other(visit: Visit) -> None:
-    """The violin of a layer and the heads of that layer; the dot of a head and that head alone."""
-    visits = {"entropy": ("Entropy", "Layer 2", 12), "rank": ("Rank", "Head 2.5", 1)}
-    for figure, (title, named, count) in visits.items():
-        visit.page.goto("about:blank")
-        visit.open(address(text=TEXT, figures=figure, head="0.0"))
-        image = plot(visit, title)
-        expect(image.locator(".point").first).to_be_attached()
-        visit.head(2, 5).hover()
-        expect(image.locator(".hoverlayer")).to_contain_text(named)
-        visit.page.get_by_role("heading", name="Headscope").hover()
-        expect(image.locator(".hoverlayer")).to_be_empty()
-        image.scroll_into_view_if_needed()
-        point(visit, image.locator(".point").nth(2 if figure == "entropy" else 29))
-        lit = visit.page.locator("[role=gridcell].spot")
-        expect(lit).to_have_count(count)
-        expect(lit.first).to_have_attribute("aria-label", "Layer 2, head 0" if count > 1 else "Layer 2, head 5")
-        visit.page.mouse.move(2, 2)
-        expect(lit).to_have_count(0)
+def test_violins_of_layers(visit: Visit) -> None:
+    """A violin and the heads of its layer light each other. The numbers come as CSV, a picture as SVG; one that is not available names the reason.
 
-
-def test_violins_by_layer_or_by_head(visit: Visit) -> None:
-    """Of the layer of the open head."""
+    Violins by head are of the layer of the open head.
+    """
     visit.open(address(text=TEXT, figures="entropy", head="2.7"))
     image = plot(visit, "Entropy")
-    section(visit).get_by_text("heads of layer 2").click()
-    expect(image).to_have_attribute("aria-label", re.compile("in layer 2, head 0 to 11"))
-    expect(image.locator(".xtick > text")).to_have_count(12)
-    expect(visit.page).to_have_url(re.compile("spread=head"))
-
-
-def test_figures_are_light_or_dark_with_the_page(visits: Callable[..., Visit]) -> None:
-    visit = visits(color_scheme="dark")
-    visit.open(address(text=TEXT, figures="entropy"))
-    image = plot(visit, "Entropy")
-    background = image.locator(".main-svg").first
-    for paper in (background, visit.page.locator("body")):
-        expect(paper).to_have_css("background-color", "rgb(20, 22, 26)")
-    visit.page.get_by_role("button", name="Light").click()
-    expect(background).to_have_css("background-color", "rgb(251, 250, 246)")
-
-
-def test_files(visit: Visit, tmp_path: Path) -> None:
-    """The numbers as CSV, a picture as SVG; one that is not available names the reason."""
-    visit.open(address(text=TEXT, figures="entropy"))
-    plot(visit, "Entropy")
+    light_each_other(visit, image, "Layer 2", 2, [f"Layer 2, head {head}" for head in range(12)])
     files = section(visit).get_by_role("group", name="Numbers and files of entropy")
     with visit.page.expect_download() as download:
         files.get_by_role("button", name="CSV").click()
@@ -189,10 +159,25 @@ def test_files(visit: Visit, tmp_path: Path) -> None:
     with visit.page.expect_download() as download:
         files.get_by_role("button", name="SVG").click()
     assert b"entropy (nats)" in Path(download.value.path()).read_bytes()
+    section(visit).get_by_text("heads of layer 2").click()
+    expect(image).to_have_attribute("aria-label", re.compile("in layer 2, head 0 to 11"))
+    expect(image.locator(".xtick > text")).to_have_count(12)
+    expect(visit.page).to_have_url(re.compile("spread=head"))
     visit.network_errors_expected = True
     visit.page.route("**/figures/entropy?*format=pdf*", lambda route: route.abort())
     files.get_by_role("button", name="PDF").click()
     expect(section(visit).get_by_role("alert")).to_contain_text("cannot be reached")
+
+
+def test_figures_are_light_or_dark_with_the_page(visits: Callable[..., Visit]) -> None:
+    visit = visits(color_scheme="dark")
+    visit.open(address(text=TEXT, figures="entropy"))
+    image = plot(visit, "Entropy")
+    background = image.locator(".main-svg").first
+    for paper in (background, visit.page.locator("body")):
+        expect(paper).to_have_css("background-color", "rgb(20, 22, 26)")
+    visit.page.get_by_role("button", name="Light").click()
+    expect(background).to_have_css("background-color", "rgb(251, 250, 246)")
 
 
 def test_a_narrow_screen(visits: Callable[..., Visit]) -> None:
