@@ -105,7 +105,7 @@ pictures: system $(VENV)/.serve $(VENV)/.test $(PAGE)
 # Installs the latest versions that pyproject.toml allows into a temporary environment. torch stays a range: its builds differ between machines.
 constraints:
 	folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && $(PYTHON) -m venv "$$folder" && \
-	"$$folder/bin/pip" install --quiet "$(NODE)" ".[test,lint,bench,proof]" && \
+	"$$folder/bin/pip" install --quiet "$(NODE)" ".[test,lint,bench,notebook,proof]" && \
 	"$$folder/bin/pip" freeze --exclude headscope --exclude setuptools >"$$folder/freeze" && \
 	{ echo "# Versions that make installs; pyproject.toml has the ranges. Renew with: make constraints"; \
 	  grep -Ev '^(torch=|triton|nvidia|cuda)' "$$folder/freeze"; } >constraints.txt

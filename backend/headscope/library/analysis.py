@@ -77,6 +77,11 @@ class Analysis(Result):
         """The text that the offsets of the (encoder's) tokens refer to; with `generate`, it ends with the generated text."""
         return self.full_text
 
+    @property
+    def head_names(self) -> list[str]:
+        """Names of the heads, such as 4.5, layer by layer."""
+        return [f"{layer}.{head}" for layer in self.layers for head in self.heads]
+
     def by(self, groups: Literal["word"] | Sequence[Sequence[int]] = "word") -> GroupedMaps:
         """Return the maps with tokens grouped: summed over the keys of a group, averaged over its queries.
 

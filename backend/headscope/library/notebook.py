@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import html
+import importlib.util
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 from ..api.documents.selection import select
 from ..api.documents.standalone import choose_precision, write_page
-from ..errors import InvalidRequest
+from ..core.lazy import LazyModule
+from ..errors import InvalidRequest, Unsupported
 from ..store.export import Source
 from .analysis import Analysis
 
+# It imports anywidget, which is optional.
+headscope_widget = LazyModule("headscope.library.widget")
 MOST_HEIGHT = 4000
 # Most bytes of a page inside a notebook: 144 heads at 512 tokens with two lenses are 80 MB at most, and take Chromium a few seconds.
 MOST_BYTES = 100_000_000
@@ -61,12 +67,18 @@ def show(
     *,
     heads: Sequence[tuple[int, int] | str] | None = None,
     height: int = 720,
-) -> NotebookView:
+    widget: bool | None = None,
+) -> Any:
     """Show the analysis in a notebook, as the page draws it: a grid of all heads, and one head as a map and as a graph.
 
-    `head` is the head to open first, (4, 5) or "4.5"; `heads` are the heads to include, all by default; `height` is in px. Raises InvalidRequest for a head that
-    was not analysed, and BudgetExceeded if the maps are too large for a page: choose fewer heads, or analyse fewer lenses. The view raises Unsupported if the
-    page has not been built (make page).
+    `head` is the head to open first, (4, 5) or "4.5"; `heads` are the heads to include, all by default; `height` is in px.
+
+    In a notebook of Jupyter where anywidget is installed (`pip install headscope[notebook]`), the result is a widget: its traits `head`, `lens`, `pins` and
+    `range` follow what is chosen in the viewer and can be set, and the kernel sends maps when they are looked at. Otherwise, and with `widget=False`, it is a
+    frame that needs no kernel, so that the notebook can be exported, and it has `save(path)`.
+
+    Raises InvalidRequest for a head that was not analysed, Unsupported for `widget=True` without anywidget, and, for the frame, BudgetExceeded if the maps are
+    too large for a page: choose fewer heads, or analyse fewer lenses. The frame raises Unsupported if the page has not been built (make page).
 
     >>> import headscope
     >>> a = headscope.analyze("minilm", "The cat sat.")
@@ -75,12 +87,25 @@ def show(
     if not 1 <= height <= MOST_HEIGHT:
         raise InvalidRequest(f"height must be between 1 and {MOST_HEIGHT} px.", pointer="/height")
     chosen = [_name(one) for one in heads or ()]
-    source = select(a.source, chosen)
-    choose_precision(source)
-    known = chosen or [f"{layer}.{number}" for layer in a.layers for number in a.heads]
+    source, known = select(a.source, chosen), chosen or a.head_names
     if head is not None and _name(head) not in known:
         raise InvalidRequest('head must be one that was analysed, such as (4, 5) or "4.5".', pointer="/head")
+    if widget and not _has_anywidget():
+        raise Unsupported("The widget needs anywidget: pip install headscope[notebook].")
+    if widget or (widget is None and _in_jupyter() and _has_anywidget()):
+        return headscope_widget.Widget(a.id, source, known, known[0] if head is None else _name(head), height)
+    choose_precision(source)
     return NotebookView(a.id, source, {} if head is None else {"head": _name(head)}, height)
+
+
+def _has_anywidget() -> bool:
+    return importlib.util.find_spec("anywidget") is not None
+
+
+def _in_jupyter() -> bool:
+    """Return whether this is the kernel of a notebook, which a terminal with IPython is not."""
+    ipython = sys.modules.get("IPython")
+    return ipython is not None and getattr(ipython.get_ipython(), "kernel", None) is not None
 
 
 def _name(head: tuple[int, int] | str) -> str:

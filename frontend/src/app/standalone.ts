@@ -1,11 +1,14 @@
 import { mount } from 'svelte'
 import { fileSource } from '../api/file'
+import { askHost, followHost } from '../api/host'
 import { readResponses } from '../api/responses'
 import { decodeFragment, writeFragment } from '../lib/net/fragment'
 import App from './App.svelte'
 import './styles.css'
 
-const source = fileSource(readResponses(document))
+/** Without responses of its own, the page is in the frame of a notebook's widget. */
+const hosted = !document.querySelector('[data-answer]')
+const source = fileSource(hosted ? askHost(parent) : readResponses(document))
 const { id } = await source.analysis('', new AbortController().signal)
 const target = document.getElementById('app')!
 
@@ -18,3 +21,9 @@ const here = decodeFragment(asked, { analysis: '' }).analysis === id
 const fragment = here ? asked : `analysis=${id}&share=page${asked && `&${asked}`}`
 writeFragment('replaceState', null, fragment)
 mount(App, { target, props: { source, fragment } })
+if (hosted) {
+  followHost(parent, (fragment) => {
+    writeFragment('pushState', history.state, fragment)
+    dispatchEvent(new PopStateEvent('popstate', { state: history.state }))
+  })
+}

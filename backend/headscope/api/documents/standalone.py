@@ -11,7 +11,8 @@ import gzip
 import hashlib
 import html
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import chain
 from math import prod
 from pathlib import Path
@@ -84,6 +85,13 @@ def stream_page(id_: str, source: Source, models: list[ModelCard], fragment: str
 
     `models` describes its model, if known; `fragment` selects the initial view, such as head=4.5. Raises what stream_html raises.
     """
+    if isinstance(source, Selection):
+        fragment = _open_one_of(source.names, fragment)
+    return stream_html(source, page_folder() / "viewer", describe_source(id_, source, models), fragment)
+
+
+def describe_source(id_: str, source: Source, models: list[ModelCard]) -> dict[str, bytes]:
+    """Return the responses about the analysis and its methods, by path."""
     documents = {
         "/analysis": to_document(id_, None, source),
         "/models": Page(items=models),
@@ -94,9 +102,7 @@ def stream_page(id_: str, source: Source, models: list[ModelCard], fragment: str
     answers = {path: document.model_dump_json(by_alias=True).encode() for path, document in documents.items()}
     if "picture" in source.arrays:
         answers["/image"] = encode_image(source)
-    if isinstance(source, Selection):
-        fragment = _open_one_of(source.names, fragment)
-    return stream_html(source, page_folder() / "viewer", answers, fragment)
+    return answers
 
 
 def _open_one_of(heads: list[str], fragment: str) -> str:
@@ -111,18 +117,29 @@ def stream_html(stored: Source, viewer: Path, answers: dict[str, bytes], fragmen
     Raises BudgetExceeded if the maps are too large for a page, Unsupported if the viewer is not built, Corrupt if the result is damaged.
     """
     precision = choose_precision(stored)
+    head, script = draw_frame(stored, viewer, fragment)
+    embedded: Iterable[bytes] = (
+        _embed(path, answer)
+        for path, answer in chain(
+            answers.items(),
+            ((path, make()) for path, make in array_responses(stored).items()),
+            _maps(stored, precision),
+        )
+    )
+    if factored := [lens for lens in stored.document["kept"] if lens not in _mapped(stored)]:
+        embedded = _with_factors(stored, factored, embedded, MOST_BYTES - len(head) - len(script))
+    yield head
+    yield from embedded
+    yield script
+
+
+def draw_frame(stored: Source, viewer: Path, fragment: str) -> tuple[bytes, bytes]:
+    """Return what comes before and after the responses. Raises Unsupported if the viewer is not built."""
     script, style = _read_viewer(viewer, "js"), _read_viewer(viewer, "css")
     policy = POLICY.format(script=_digest(script), style=_digest(style))
     title = html.escape(f"Headscope: {stored.document['request']['model']}, {len(stored.document['tokens'])} tokens")
     head = PAGE.format(policy=html.escape(policy), title=title, style=style, fragment=html.escape(fragment))
-    embedded: Iterable[bytes] = (
-        _embed(*one) for one in chain(answers.items(), _arrays(stored), _maps(stored, precision))
-    )
-    if factored := [lens for lens in stored.document["kept"] if lens not in _mapped(stored)]:
-        embedded = _with_factors(stored, factored, embedded, MOST_BYTES - len(head) - len(script))
-    yield head.encode()
-    yield from embedded
-    yield f'<script type="module">{script}</script>\n</body>\n</html>\n'.encode()
+    return head.encode(), f'<script type="module">{script}</script>\n</body>\n</html>\n'.encode()
 
 
 def choose_precision(stored: Source) -> Precision:
@@ -198,23 +215,34 @@ def _too_large(heads: int, each: int, rest: int, most: int) -> BudgetExceeded:
     )
 
 
-def _arrays(stored: Source) -> Iterator[tuple[str, bytes]]:
-    """Yield thumbnails and measures as API responses."""
-    document, arrays = stored.document, stored.arrays
-    for lens in document["lenses"]:
-        yield (
-            f"/grid/{lens}",
-            to_safetensors({part: arrays[f"tile/{lens}/{part}"] for part in ("tiles", "scale", "offset")}),
-        )
-    for lens in document["kept"]:
+def array_responses(stored: Source) -> dict[str, Callable[[], bytes]]:
+    """Return what makes the responses with thumbnails and measures, by path."""
+    return {path: partial(_save_arrays, make) for path, make in chain(_thumbnails(stored), _measures(stored))}
+
+
+def _thumbnails(stored: Source) -> Iterator[tuple[str, Callable[[], dict[str, Array]]]]:
+    for lens in stored.document["lenses"]:
+        parts = {part: stored.arrays[f"tile/{lens}/{part}"] for part in ("tiles", "scale", "offset")}
+        yield f"/grid/{lens}", partial(dict, parts)
+    for lens in stored.document["kept"]:
         if max(_sides(stored, lens)) <= LONGEST:
-            yield f"/grid/{lens}/without", to_safetensors(draw_without(stored, lens, "both"))
-    for measure, lenses in document["measures"].items():
+            yield f"/grid/{lens}/without", partial(draw_without, stored, lens, "both")
+
+
+def _measures(stored: Source) -> Iterator[tuple[str, Callable[[], dict[str, Array]]]]:
+    for measure, lenses in stored.document["measures"].items():
         for lens in lenses:
-            yield (
-                f"/measures/{measure}/{lens}",
-                to_safetensors({"values": _to_float32(arrays[f"measure/{measure}/{lens}"])}),
-            )
+            values = stored.arrays[f"measure/{measure}/{lens}"]
+            yield f"/measures/{measure}/{lens}", partial(_read_values, values)
+
+
+def _read_values(values: Array) -> dict[str, Array]:
+    return {"values": _to_float32(values)}
+
+
+def _save_arrays(make: Callable[[], dict[str, Array]]) -> bytes:
+    saved: bytes = to_safetensors(make())
+    return saved
 
 
 def _maps(stored: Source, precision: Precision) -> Iterator[tuple[str, bytes]]:

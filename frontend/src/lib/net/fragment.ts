@@ -19,10 +19,11 @@ export function decodeFragment(fragment: string, initial: Fields): Fields {
   return fields
 }
 
-/** Write the fragment into the address. A bare `#…` would resolve against the embedding page when the viewer is in the frame of a notebook (`about:` address). */
+/** Write the fragment into the address, which the window's event `fragment` tells. A bare `#…` would resolve against the embedding page when the viewer is in the frame of a notebook (`about:` address). */
 export function writeFragment(how: 'pushState' | 'replaceState', state: unknown, fragment: string): void {
   try {
     history[how](state, '', new URL(`#${fragment}`, location.href))
+    dispatchEvent(new Event('fragment'))
   } catch {
     // Browsers reject some addresses, or too many of them. The old one then stays, which only affects undo and redo.
   }
