@@ -30,6 +30,8 @@ from headscope.api import openapi, problems
 from headscope.api.middleware import security
 from headscope.batteries import BATTERIES
 from headscope.cli import main as cli
+from headscope.client.call import Operation
+from headscope.client.operations import Operations
 from headscope.models.support import READ
 from headscope.settings import GIB, Settings
 from headscope.studies.request import StudyRequest
@@ -261,6 +263,16 @@ def batteries() -> str:
     return table(("battery", "what it is", "what it is not", "source"), rows)
 
 
+def client() -> str:
+    """Return a table of the methods that both clients have."""
+    found = [(name, one) for name, one in vars(Operations).items() if isinstance(one, Operation)]
+    rows = [
+        (f"`{name}({', '.join(inspect.signature(one.call).parameters)})`", inspect.getdoc(one.call) or "")
+        for name, one in found
+    ]
+    return table(("method", "does"), rows)
+
+
 def _architectures() -> dict[str, Any]:
     record: dict[str, Any] = json.loads((DOCS / "reference" / "architectures.json").read_text("utf-8"))
     return record
@@ -321,6 +333,7 @@ def _listed(names: list[str]) -> str:
 
 PARTS: dict[str, Callable[..., str]] = {
     "batteries": batteries,
+    "client": client,
     "architectures": architectures,
     "not-equal": not_equal,
     "not-swept": not_swept,

@@ -6,6 +6,7 @@ Each class has a stable `code`, an HTTP `status` and a `title`. `detail` says wh
 from __future__ import annotations
 
 import copyreg
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 
@@ -269,3 +270,13 @@ class Cancelled(HeadscopeError):
     """The job was cancelled."""
 
     code, status, title = "cancelled", 409, "Cancelled"
+
+
+class ApiError(HeadscopeError):
+    """A server rejected a request of its client, or its job failed. `status`, `code` and `title` are those of the problem that it sent; `errors` are its invalid fields."""
+
+    def __init__(self, problem: Mapping[str, Any]) -> None:
+        super().__init__(problem["detail"], limit=problem.get("limit"), actual=problem.get("actual"))
+        self.code, self.status, self.title = problem["code"], problem["status"], problem["title"]  # type: ignore[misc]
+        self.errors: list[dict[str, str]] = problem.get("errors", [])
+        self.request_id: str | None = problem.get("request_id")
