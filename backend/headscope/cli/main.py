@@ -29,6 +29,7 @@ COMMANDS = {
         "Test what every head is for, such as induction, on prompts made for the model.",
     ),
     "lenses": ("methods", "List the lenses, with their parameters and defaults."),
+    "mcp": ("mcp", "Offer tools to a language model, over standard input and output."),
     "measures": ("methods", "List the measures, with their parameters and defaults."),
     "mechanisms": ("methods", "List the mechanisms, with their parameters and defaults."),
     "models": ("models", "List the available models, or install one."),

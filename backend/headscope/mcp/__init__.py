@@ -1,0 +1,1 @@
+"""The MCP server: tools by which language models and scripts use the library."""
