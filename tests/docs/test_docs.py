@@ -246,7 +246,7 @@ def test_no_place_of_one_machine_in_the_docs(subtests):
             assert not re.search(r"(?<![\w.])/(?:work|home|root|Users|tmp)/", path.read_text("utf-8"))
 
 
-def test_site_builds_without_warnings_and_loads_nothing_from_elsewhere(tmp_path):
+def test_site_builds_without_warnings_loads_nothing_from_elsewhere_and_has_every_page_as_markdown(tmp_path):
     built = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)],
         cwd=ROOT,
@@ -259,6 +259,12 @@ def test_site_builds_without_warnings_and_loads_nothing_from_elsewhere(tmp_path)
     for page in tmp_path.rglob("*.html"):
         tags = re.findall(r"<(?:script|link|img|iframe|source)\b[^>]*>", page.read_text("utf-8"))
         assert not [tag for tag in tags if re.search(r"(?:src|href|srcset)=\"?(?:https?:)?//", tag)], page.name
+    for source in DOCS.rglob("*.md"):
+        assert (tmp_path / source.relative_to(DOCS)).read_text("utf-8") == source.read_text("utf-8"), source.name
+    listed, everything = ((tmp_path / name).read_text("utf-8") for name in ("llms.txt", "llms-full.txt"))
+    links = re.findall(r"^- \[.+\]\((.+\.md)\)$", listed, re.MULTILINE)
+    assert len(links) == len(set(links)) > 100
+    assert all((DOCS / link).read_text("utf-8").strip() in everything for link in links)
 
 
 # Examples
