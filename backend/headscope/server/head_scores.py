@@ -7,7 +7,7 @@ from ..models.catalog import Catalog
 from .single_jobs import SingleJobs
 
 
-class HeadScores:
+class HeadScoring:
     """Admission of head scores. Methods block; the API calls them in threads."""
 
     def __init__(self, catalog: Catalog, jobs: SingleJobs) -> None:

@@ -32,7 +32,7 @@ from .admission import Admission
 from .datasets import Datasets
 from .downloads import Downloads
 from .effects import Effects
-from .head_scores import HeadScores
+from .head_scores import HeadScoring
 from .limiters import Limiters
 from .single_jobs import SingleJobs
 from .studies import Studies
@@ -79,7 +79,7 @@ class Service:
             settings, self._admission, self.datasets, self.results, self.inputs, self.database, self.jobs.wake
         )
         single = SingleJobs(settings, self.results, self.database, self.jobs.wake)
-        self.effects, self.head_scores = Effects(settings, self.catalog, single), HeadScores(self.catalog, single)
+        self.effects, self.head_scores = Effects(settings, self.catalog, single), HeadScoring(self.catalog, single)
         self.downloads = self._build_downloads()
 
     def _build_embedded(self, *, downloads: bool = False) -> Embedded:
