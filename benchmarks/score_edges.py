@@ -101,11 +101,11 @@ def measure(model: Model, ids: list[int], rows: Arrays, seed: int) -> Arrays:
     NAME/entry       [E] entries of the lens
     NAME/kept        [shares] the same probability with no edges but those of largest entries, by magnitude, of all heads
     """
-    shape, generator = rows["weights"].shape, np.random.default_rng(seed)
+    shape = rows["weights"].shape
     rows = {name: np.broadcast_to(one, shape) for name, one in rows.items()}
     edges = draw(rows["weights"], seed)
     target, effect = effects(model, ids, edges, shape)
-    kept = {name: _kept(one, generator) for name, one in rows.items()}
+    kept = {name: _kept(one, np.random.default_rng(seed)) for name, one in rows.items()}
     keep = torch.from_numpy(np.concatenate([np.ones((1, *shape)), *kept.values()])).float()
     probabilities = logits_with(model, ids, keep).softmax(-1)[:, target].numpy()
     found = {
@@ -142,8 +142,8 @@ def _ranks(values: np.ndarray) -> np.ndarray:
     return ranks
 
 
-def faithfulness(found: list[Arrays]) -> dict[str, Any]:
-    """Return the scores of every lens, each with an interval over inputs.
+def faithfulness(found: list[Arrays], names: list[str]) -> dict[str, Any]:
+    """Return the scores of every name, each with an interval over inputs.
 
     correlation  of its entries with the effects of the edges, by rank and magnitude, and `within` strata of nearly equal weights
     area         mean over SHARES of the probability of the prediction with the kept edges only, relative to that with all
@@ -151,7 +151,7 @@ def faithfulness(found: list[Arrays]) -> dict[str, Any]:
     inputs = Bootstrap.of(np.ones(len(found)))
     relative = Bootstrap(inputs.weights, np.array([float(one["whole"]) for one in found]))
     lenses = {}
-    for name in (key.removesuffix("/kept") for key in found[0] if key.endswith("/kept")):
+    for name in names:
         whole = np.array([correlation(one[f"{name}/entry"], one["effect"]) for one in found])
         within = np.array([_within(one[f"{name}/entry"], one["effect"], one["stratum"]) for one in found])
         area = np.array([one[f"{name}/kept"].mean() for one in found])

@@ -17,7 +17,7 @@ Arrays = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Judged:
-    """Sums over the questions of one input: accuracy and reciprocal rank of every lens, [L, H] each."""
+    """Sums over the questions of one input: accuracy and reciprocal rank of every lens, [L, H] each. A lens that answered fewer counts by its means."""
 
     questions: int
     accuracy: Arrays
@@ -26,9 +26,10 @@ class Judged:
     @classmethod
     def of(cls, found: Mapping[str, Ranks]) -> Judged:
         """Sum what was found of every lens."""
-        accuracy = {name: one.accuracy().sum(0) for name, one in found.items()}
-        reciprocal = {name: one.reciprocal().sum(0) for name, one in found.items()}
-        return cls(len(next(iter(found.values())).larger), accuracy, reciprocal)
+        questions = max(len(one.larger) for one in found.values())
+        accuracy = {name: one.accuracy().mean(0) * questions for name, one in found.items()}
+        reciprocal = {name: one.reciprocal().mean(0) * questions for name, one in found.items()}
+        return cls(questions, accuracy, reciprocal)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """How often each lens puts its largest entry where the truth is: python -m benchmarks.scores [KIND ...] --data FOLDER
 
-FOLDER has the data sets: blimp/ (github.com/alexwarstadt/blimp) and reactions/ (atom maps made by hand). Every input is kept in build/scores/ once it is
-scored, so that an interrupted run continues where it was. The kind `faithfulness` needs no truth and no data: it compares the lenses with what happens to a
+FOLDER has the data sets: blimp/ (github.com/alexwarstadt/blimp) and reactions/ (atom maps made by hand). What is found of an input is kept in build/scores/, so
+that an interrupted run continues where it was, and a new lens costs only itself. The kind `faithfulness` needs no truth and no data: it compares the lenses with what happens to a
 prediction without single edges of attention. Results are kept in docs/measured/scores.json, from which docs/scores.md is made.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -19,11 +19,11 @@ import numpy as np
 import torch
 
 import headscope
-from headscope import LENSES, Model
+from headscope import EFFECTS, LENSES, Model
 from headscope.errors import Unsupported
 from headscope.models.catalog import Catalog
 from headscope.settings import Settings
-from headscope.studies.scores import Ranks, baselines, ranks
+from headscope.studies.scores import BASELINES, Ranks, baselines, ranks
 
 from .score_cases import SLOW, TRUTHS, Case, Missing
 from .score_edges import faithfulness, measure, pieces
@@ -34,6 +34,7 @@ BUILD = ROOT / "build" / "scores"
 TEXT = ROOT / "models" / "twins" / "sample" / "text.txt"
 LEAST = 20  # inputs
 KINDS = (*TRUTHS, "faithfulness")
+ATTRIBUTIONS = tuple(name for name, method in EFFECTS.items() if method.maps)
 TABLE = ROOT / "docs" / "measured" / "scores.json"
 
 
@@ -76,48 +77,59 @@ def table() -> dict[str, Any]:
 
 
 def score(kind: str, data: Path, inputs: int) -> dict[str, Any]:
-    """Return the scores of every lens on the inputs of a kind whose truth is known."""
+    """Return the scores of every lens and attribution map on the inputs of a kind whose truth is known."""
     truth = TRUTHS[kind]
     model = load(truth.model)
-    untrained, lenses, judged = random_twin(model), list[str](), list[Judged]()
+    untrained, names, judged = random_twin(model), list[str](), list[Judged]()
     for number, case in enumerate(islice(truth.cases(model, data), inputs)):
-        lenses = lenses or readable(model, case.ids, truth.without)
-        found = once(kind, number, partial(judge, model, untrained, case, lenses))
-        judged.append(Judged.of(ranks_in(found)))
+        names = names or [*readable(model, case.ids, truth.without), *BASELINES, "random-model"]
+        found = once(kind, number, names, partial(judge, model, untrained, case))
+        judged.append(Judged.of(ranks_in(found, names)))
     return {"title": truth.title, "model": truth.model, **summary(judged, truth.head)}
 
 
 def without_edges(kind: str, inputs: int) -> dict[str, Any]:
-    """Return how well every lens tells what happens without edges."""
+    """Return how well every lens and attribution map tells what happens without edges."""
     model = load("smollm2")
     texts = list(islice(pieces(model, TEXT.read_text("utf-8")), inputs))
-    lenses = readable(model, texts[0], SLOW)
-    found = [once(kind, number, partial(edges_of, model, ids, lenses, number)) for number, ids in enumerate(texts)]
-    return {"title": "Effect of single edges", "model": "smollm2", **faithfulness(found)}
+    names = [*readable(model, texts[0], SLOW), "previous-token", "first-token", "random", "contribution"]
+    found = [once(kind, number, names, partial(edges_of, model, ids, number)) for number, ids in enumerate(texts)]
+    return {"title": "Effect of single edges", "model": "smollm2", **faithfulness(found, names)}
 
 
-def edges_of(model: Model, ids: list[int], lenses: list[str], number: int) -> Arrays:
-    """Measure the edges of one input for every lens, for baselines, for what heads contribute directly by source, and for weights times gradients."""
-    maps = {**read(model, ids, lenses), **baselines(len(ids), len(ids))}
-    rows = {name: one[:, :, -1] for name, one in maps.items() if name != "uniform"}  # of which no edge is the largest
-    rows["random"] = np.random.default_rng(number).random(rows["weights"].shape)
-    method = {"name": "contribution", "sources": True}
-    rows["contribution"] = np.asarray(headscope.effect(model, token_ids=ids, method=method).sources)
-    gradients = headscope.effect(model, token_ids=ids, method="gradient-attention")
-    rows["gradient-attention"] = np.asarray(gradients.maps)[:, :, -1]
+def edges_of(model: Model, ids: list[int], number: int, names: list[str]) -> Arrays:
+    """Measure the edges of one input for lenses and attribution maps, for baselines, and for what heads contribute directly by source."""
+    maps = {**read(model, ids, dict.fromkeys(["weights", *names])), **baselines(len(ids), len(ids))}
+    rows = {name: one[:, :, -1] for name, one in maps.items() if name in {"weights", *names}}
+    if "random" in names:
+        rows["random"] = np.random.default_rng(number).random(rows["weights"].shape)
+    if "contribution" in names:
+        method = {"name": "contribution", "sources": True}
+        rows["contribution"] = np.asarray(headscope.effect(model, token_ids=ids, method=method).sources)
+    rows |= {name: attribution(model, ids, name)[:, :, -1] for name in names if name in ATTRIBUTIONS}
     return measure(model, ids, rows, number)
 
 
-def once(kind: str, number: int, compute: Callable[[], Arrays]) -> Arrays:
-    """Return what is stored of an input, or compute and store it: a file is there as a whole or not at all."""
+def once(kind: str, number: int, names: list[str], compute: Callable[[list[str]], Arrays]) -> Arrays:
+    """Return what is stored of an input; what is missing of some names is computed and stored. A file is there as a whole or not at all."""
     path = BUILD / kind / f"{number}.npz"
-    if not path.exists():
+    found = stored(path)
+    missing = [name for name in names if not any(key.startswith(f"{name}/") for key in found)]
+    if missing:
+        found |= compute(missing)
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(".part")
         with part.open("wb") as file:
-            np.savez_compressed(file, **compute())
+            np.savez_compressed(file, **found)
         part.replace(path)
         print(f"{kind}: {number + 1}", flush=True)
+    return found
+
+
+def stored(path: Path) -> dict[str, np.ndarray]:
+    """Return what a file keeps of an input; nothing if there is none."""
+    if not path.exists():
+        return {}
     with np.load(path) as file:
         return dict(file)
 
@@ -137,34 +149,52 @@ def random_twin(model: Model) -> Model:
 
 
 def readable(model: Model, ids: list[int], without: tuple[str, ...] = ()) -> list[str]:
-    """Return the lenses that read the model."""
+    """Return the lenses that read the model, and the attribution maps that it has."""
     found = []
-    for lens in (name for name in LENSES if name not in without):
+    for name in (one for one in (*LENSES, *ATTRIBUTIONS) if one not in without):
         try:
-            read(model, ids, [lens])
+            attribution(model, ids, name, position=-1) if name in ATTRIBUTIONS else read(model, ids, [name])
         except Unsupported:
             continue
-        found.append(lens)
+        found.append(name)
     return found
 
 
-def read(model: Model, ids: list[int], lenses: list[str]) -> Arrays:
-    """Return the maps of an input, lens -> [L, H, Q, K]."""
-    return headscope.analyze(model, token_ids=ids, lenses=lenses, measures=()).maps
+def read(model: Model, ids: list[int], names: Iterable[str]) -> dict[str, np.ndarray]:
+    """Return the maps of an input by those of the names that are lenses, [L, H, Q, K] each."""
+    lenses = [name for name in names if name in LENSES]
+    maps: dict[str, np.ndarray] = (
+        headscope.analyze(model, token_ids=ids, lenses=lenses, measures=()).maps if lenses else {}
+    )
+    return maps
 
 
-def judge(model: Model, untrained: Model, case: Case, lenses: list[str]) -> Arrays:
-    """Return the ranks of every lens and baseline, as "NAME/larger" and "NAME/equal"."""
-    maps = {**read(model, case.ids, lenses), **baselines(len(case.ids), len(case.ids))}
-    maps["random-model"] = read(untrained, case.ids, ["weights"])["weights"]
-    found = {name: ranks(one, case.questions) for name, one in maps.items()}
+def attribution(
+    model: Model, ids: list[int], name: str, target: tuple[int, int] | None = None, position: int | None = None
+) -> np.ndarray:
+    """Return the maps of a method for effects, [L, H, Q, K]: of the difference of two logits, or of the largest one."""
+    return np.asarray(headscope.effect(model, token_ids=ids, target=target, position=position, method=name).maps)
+
+
+def judge(model: Model, untrained: Model, case: Case, names: list[str]) -> Arrays:
+    """Return the ranks of lenses, attribution maps and baselines, as "NAME/larger" and "NAME/equal"."""
+    maps = {**read(model, case.ids, names), **baselines(len(case.ids), len(case.ids))}
+    if "random-model" in names:
+        maps["random-model"] = read(untrained, case.ids, ["weights"])["weights"]
+    found = {name: ranks(maps[name], case.questions) for name in names if name in maps}
+    found |= {name: attributed(model, case, name) for name in names if name in ATTRIBUTIONS}
     return {f"{name}/{part}": getattr(one, part) for name, one in found.items() for part in Ranks._fields}
 
 
-def ranks_in(arrays: Arrays) -> dict[str, Ranks]:
-    """Return the ranks of every lens."""
-    found = dict.fromkeys(key.partition("/")[0] for key in arrays)
-    return {name: Ranks(arrays[f"{name}/larger"], arrays[f"{name}/equal"]) for name in found}
+def attributed(model: Model, case: Case, name: str) -> Ranks:
+    """Return the ranks of an attribution map at the last question: every question has another map, of which what the model predicts at its query is the target."""
+    last = case.questions[-1:]
+    return ranks(attribution(model, case.ids, name, case.target, last[0].query), last)
+
+
+def ranks_in(arrays: Arrays, names: list[str]) -> dict[str, Ranks]:
+    """Return the ranks of lenses, attribution maps and baselines."""
+    return {name: Ranks(arrays[f"{name}/larger"], arrays[f"{name}/equal"]) for name in names}
 
 
 if __name__ == "__main__":

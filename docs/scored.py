@@ -13,8 +13,6 @@ BASELINES = {
     "first-token": "first token",
     "random-model": "weights of a random model",
     "random": "random order",
-    "contribution": "direct contribution",
-    "gradient-attention": "gradient × attention",
 }
 EDGES = "faithfulness"
 SHOWN = {
@@ -71,6 +69,8 @@ def edges() -> str:
         f" Slow code in float64 computed {check['edges']} of these effects again, on {check['inputs']} inputs: "
         f"the largest difference is {check['difference']:.0e} of the largest effect of its input."
     )  # fmt: skip
+    if check is not None and "entries" in check:
+        checked += f" So it did the entries of all rows but the random one: they differ by at most {max(check['entries'].values()):.0e} of the largest of their input."
     size = f"{found['inputs']} inputs, {found['edges']:,} edges.{checked}"
     return f"{size}\n\n{table(('lens', *SHOWN.values()), rows)}"
 
@@ -102,7 +102,8 @@ def scored(lens: str) -> str:
         for kind, found in record.items()
         if kind != EDGES and (row := found["lenses"].get(lens))
     ]
-    lines = [table(("truth", "accuracy of the best head", "reciprocal rank", "accuracy minus that of weights"), rows)]
+    head = ("truth", "accuracy of the best head", "reciprocal rank", "accuracy minus that of weights")
+    lines = [table(head, rows)] if rows else []
     if row := record.get(EDGES, {}).get("lenses", {}).get(lens):
         lines.append(
             f"Rank correlation with the effects of single edges: {_interval(row['correlation'])}, "
@@ -112,7 +113,8 @@ def scored(lens: str) -> str:
 
 
 def _title(name: str, up: str) -> str:
-    return f"[`{name}`]({up}lenses/{name}.md)" if name in LENSES else f"*{BASELINES[name]}*"
+    kind = "lenses" if name in LENSES else "effects"
+    return f"*{BASELINES[name]}*" if name in BASELINES else f"[`{name}`]({up}{kind}/{name}.md)"
 
 
 def _interval(values: list[float], sign: str = "") -> str:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import copy
 from itertools import permutations
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from benchmarks import scores
 from benchmarks.score_cases import Case, antecedent, head_noun, repetitions
-from benchmarks.score_check import Slow, check, slow_effect
+from benchmarks.score_check import check, effect_of, entry_differences
 from benchmarks.score_edges import BOUNDS, EDGES, correlation, draw, effects, faithfulness, logits_with, measure
+from benchmarks.score_slow import numbers, slow
 from benchmarks.score_summary import Judged, summary
-from benchmarks.scores import judge, random_twin, readable
+from benchmarks.scores import edges_of, judge, once, random_twin, readable
 from transformers import AlbertConfig, AlbertForMaskedLM, LlamaConfig, LlamaForCausalLM
 
 import headscope
 from headscope import Model
-from headscope.studies.scores import KeyQuestion, Ranks, baselines, ranks
+from headscope.studies.scores import BASELINES, KeyQuestion, Ranks, baselines, ranks
 
 SHAPE = {
     "vocab_size": 100, "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 32, "initializer_range": 0.3,
@@ -37,7 +41,7 @@ def decoder() -> Model:
 
 def encoder() -> Model:
     torch.manual_seed(0)
-    return headscope.load(AlbertForMaskedLM(AlbertConfig(**SHAPE, embedding_size=16)).eval())
+    return headscope.load(AlbertForMaskedLM(AlbertConfig(**SHAPE, embedding_size=16, hidden_act="gelu")).eval())
 
 
 # Ranks
@@ -72,17 +76,32 @@ def test_chance_is_that_of_the_uniform_map():
     assert found.reciprocal().item() == pytest.approx((1 + 1 / 2 + 1 / 3 + 1 / 4) / 4)
 
 
-def test_every_lens_is_ranked_as_slow_code_ranks_it(model: Model):
-    questions = [KeyQuestion(query, list(range(query + 1)), [key]) for query, key in ((14, 3), (9, 2), (12, 12))]
-    case = Case(IDS, questions)
-    lenses = readable(model, IDS)
-    assert {"weights", "effective", "max-entropy", "norm-residual", "alti", "value-zeroing"} <= set(lenses)
-    stored = judge(model, random_twin(model), case, lenses)
-    verdicts = list(check(Slow(model).run(IDS), case, stored, model.facts.kind == "decoder"))
-    assert len(verdicts) == 3 * (3 * 4 * 5 + 3)
-    assert all(verdicts)
-    stored["effective/larger"] += 1
-    assert not all(check(Slow(model).run(IDS), case, stored, model.facts.kind == "decoder"))
+def test_the_models_are_those_of_transformers(model: Model):
+    """In float64, with and without padding, which only the model that reads both ways knows. Llama of transformers turns and normalises in float32."""
+    whole = copy.deepcopy(model.module).double()
+    known = slow(model.module)
+    for ids, real in ((IDS, 15), ([*IDS, 0, 0], 15 if model.facts.kind == "encoder" else 17)):
+        with torch.inference_mode():
+            mask = (torch.arange(len(ids)) < real).long()[None]
+            logits = whole(torch.tensor([ids]), attention_mask=mask).logits[0, :real]
+            found = known.logits(known.layers(ids, real=real)[-1].after[:real])
+        assert torch.allclose(found, logits, atol=1e-9 if model.facts.kind == "encoder" else 1e-5)
+
+
+def test_everything_is_ranked_as_slow_code_ranks_it(model: Model):
+    seen = (lambda query: query + 1) if model.facts.kind == "decoder" else (lambda query: 15)
+    questions = [KeyQuestion(query, list(range(seen(query))), [key]) for query, key in ((14, 3), (9, 2), (12, 12))]
+    case = Case(IDS, questions, (7, 9))
+    twin, names = random_twin(model), [*readable(model, IDS), *BASELINES, "random-model"]
+    assert {"effective", "max-entropy", "alti", "value-zeroing", "integrated-gradients", "dual-path"} < set(names)
+    stored = judge(model, twin, case, names)
+    judged = slow(model.module), slow(twin.module)
+    verdicts = list(check(*judged, case, stored))
+    assert {name for name, _ in verdicts} == set(names)
+    assert [name for name, right in verdicts if not right] == []
+    for name in names:
+        stored[f"{name}/larger"] += len(IDS)  # more than there are keys
+    assert not any(right for _, right in check(*judged, case, stored))
 
 
 # Questions
@@ -137,14 +156,43 @@ def test_the_best_head_is_chosen_on_other_inputs_than_it_is_judged_on():
 
 def test_edges_have_the_effects_that_slow_code_finds():
     model = decoder()
-    slow = Slow(model)
-    run = slow.run(IDS)
-    places = [(layer, head, int(run.weights[layer, head, -1].argmax())) for layer, head in np.ndindex(3, 4)]
+    known = slow(model.module)
+    last = [layer.weights[:, -1] for layer in known.layers(IDS)]
+    places = [(layer, head, int(last[layer][head].argmax())) for layer, head in np.ndindex(3, 4)]
     edges = np.array([*places, (1, 3, 0)])
     target, found = effects(model, IDS, edges, (3, 4, 15))
-    assert int(run.logits.argmax()) == target
-    assert found == pytest.approx([slow_effect(slow, run, IDS, *edge) for edge in edges.tolist()], abs=2e-4)
+    assert int(numbers(known.logits(known.layers(IDS)[-1].after[-1])).argmax()) == target
+    assert found == pytest.approx([effect_of(known, IDS, *edge) for edge in edges.tolist()], abs=2e-4)
     assert np.abs(found).max() > 0.01
+
+
+def test_entries_of_edges_are_those_of_slow_code():
+    model = decoder()
+    names = [*readable(model, IDS), "previous-token", "first-token", "random", "contribution"]
+    found = dict(edges_of(model, IDS, 0, names))
+    differences = dict(entry_differences(slow(model.module), IDS, found))
+    assert set(differences) == set(names) - {"random"}
+    assert {name: one for name, one in differences.items() if one > 1e-4} == {}
+    found["alti/entry"] = found["alti/entry"] * 1.01
+    assert dict(entry_differences(slow(model.module), IDS, found))["alti"] > 1e-3
+
+
+def test_what_is_stored_is_not_computed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(scores, "BUILD", tmp_path)
+    asked: list[list[str]] = []
+
+    def compute(names: list[str]) -> dict[str, np.ndarray]:
+        asked.append(names)
+        return {f"{name}/larger": np.array([len(asked)]) for name in names}
+
+    once("kind", 0, ["weights", "null"], compute)
+    found = once("kind", 0, ["weights", "norm"], compute)
+    assert asked == [["weights", "null"], ["norm"]]
+    assert {name: one.tolist() for name, one in found.items()} == {
+        "weights/larger": [1],
+        "null/larger": [1],
+        "norm/larger": [2],
+    }
 
 
 def test_all_edges_are_the_model_as_it_is():
@@ -180,7 +228,7 @@ def test_the_effects_themselves_are_faithful():
     exact = effects(model, IDS, every, shape)[1].reshape(shape)
     weights = np.asarray(headscope.analyze(model, token_ids=IDS, lenses=("weights",), measures=()).maps["weights"])
     found = [measure(model, IDS, {"weights": weights[:, :, -1], "exact": exact}, seed) for seed in range(20)]
-    rows = faithfulness(found)
+    rows = faithfulness(found, ["weights", "exact"])
     assert rows["edges"] == 20 * 180
     assert rows["lenses"]["exact"]["correlation"][0] == pytest.approx(1, abs=1e-3)
     assert rows["lenses"]["exact"]["within"][0] == pytest.approx(1, abs=1e-3)
