@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from playwright.sync_api import expect
 
 from tests.browser.visit import Visit
 from tests.support.server import Server
 
 
-def test_server_gone(visit: Visit, server: Server) -> None:
+def test_server_gone(visits: Callable[..., Visit], server: Server) -> None:
     """One plain sentence; picture and text are kept; pressing again once it is back is all that is needed."""
-    visit.open().painted("graph")
+    visit = visits(new=True).open()
+    visit.painted("graph")
     server.kill()
     visit.network_errors_expected = True
     visit.text.fill("Anybody there?")

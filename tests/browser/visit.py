@@ -128,13 +128,16 @@ class Visit:
         return self
 
     def empty(self) -> None:
-        """Leave the page as a new one would be: no document, nothing stored, no route, no permission, online, the pointer in its corner; then fail if it complained."""
-        self.page.goto("about:blank")
+        """Leave the page as a new one would be: nothing stored, no route, no permission, online, the pointer in its corner; then fail if it complained.
+
+        It shows a document of the server that has no script: from an empty one the next visit would begin in another process.
+        """
+        self.context.set_offline(False)
+        self.page.goto(f"{self.root}/healthz")
         problems, self.problems = self.problems, []
         self.network_errors_expected = False
         self.page.unroute_all(behavior="ignoreErrors")
         self.page.mouse.move(0, 0)
-        self.context.set_offline(False)
         self.context.clear_permissions()
         self.context.clear_cookies()
         line = self.context.new_cdp_session(self.page)
