@@ -64,7 +64,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="package")
 def emptied() -> Iterator[list[Visit]]:
-    """Pages that earlier tests have used and left empty: they load with less than half the processor time of a new one."""
+    """Pages that earlier tests have used and left empty: they load with a quarter less processor time than a new one."""
     pages: list[Visit] = []
     yield pages
     for page in pages:
