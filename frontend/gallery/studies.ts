@@ -52,7 +52,7 @@ const DATASET: Dataset = {
     { row: 640, problem: 'The line is not UTF-8: byte 0xE9 at column 14.' },
   ],
   badCount: 3,
-  sample: [2, 3, 4, 5, 6].map(row),
+  sample: [2, 3, 4, 5, 6].map((number) => ({ ...row(number), target: '', minus: '', against: '' })),
 }
 
 const places = (count: number) => Array.from({ length: count }, (_, i) => i)

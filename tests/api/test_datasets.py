@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import subprocess
 import sys
@@ -76,6 +77,9 @@ def test_sent_and_read(server: Server) -> None:
         "label": "0",
         "pos": None,
         "labels": None,
+        "target": None,
+        "minus": None,
+        "against": None,
     }
     assert send(server.client, "pairs.csv", TABLE).json() == document
     assert server.client.get(f"{DATASETS}/{document['id']}").json() == document
@@ -95,6 +99,15 @@ def test_read_with_other_columns(server: Server) -> None:
         check_problem(answer)
         assert answer.json()["errors"][0]["pointer"].startswith("/columns")
     assert server.client.get(place, params={"format": "xml"}).json()["code"] == "unknown-format"
+
+
+def test_targets_are_texts_or_numbers(server: Server) -> None:
+    """The first rows have what effects of heads are judged by."""
+    body = '{"text": "A mat", "good": 5, "bad": " dog", "other": "A cat"}\n'
+    place = f"{DATASETS}/{send(server.client, 'targets.jsonl', body.encode()).json()['id']}"
+    columns = {"text": "text", "target": "good", "minus": "bad", "against": "other"}
+    [row] = server.client.get(place, params={"columns": json.dumps(columns)}).json()["sample"]
+    assert (row["target"], row["minus"], row["against"]) == (5, " dog", "A cat")
 
 
 @pytest.mark.parametrize("case", CASES[::4], ids=lambda case: case.id)

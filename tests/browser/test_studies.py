@@ -23,6 +23,8 @@ TEXTS = [f"{subject} {verb}." for subject in SUBJECTS for verb in VERBS]
 TSV = "source\tsentence\tlabel\n" + "".join(
     "short\n" if row == 4 else f"s{row}\t{'' if row == 7 else text}\t{row % 2}\n" for row, text in enumerate(TEXTS, 2)
 )
+# The right token of each row, and a wrong one; a token of none is reported.
+TARGETS = 'text,good,bad\nThe cat sat on the," mat"," cat"\nThe mat and the," cat"," mat"\nThe cat and the, nowhere at all, mat\n'
 ASKED = {"model": "minilm", "figures": ["pattern-shares", "entropy", "special-maps"], "measures": ["entropy"]}
 
 
@@ -99,6 +101,47 @@ def test_from_a_file_to_an_example(visit: Visit) -> None:
     expect(page.get_by_role("heading", name="Head 2.9")).to_be_visible()
     page.go_back()
     expect(page).to_have_url(here)
+
+
+def test_effects_of_heads(visit: Visit, server: Server) -> None:
+    """Columns name the targets of a table, methods are chosen by hand; the figure and the heads show what the interface finds."""
+    page = place(visit, study="new").page
+    drop(visit, "targets.csv", TARGETS)
+    for role, column in (("target", "good"), ("over", "bad")):
+        page.get_by_role("combobox", name=role, exact=True).select_option(column)
+        expect(page.get_by_role("columnheader", name=role, exact=True)).to_be_visible()
+    expect(
+        page.get_by_role("cell", name="\N{LEFT DOUBLE QUOTATION MARK} mat\N{RIGHT DOUBLE QUOTATION MARK}").first
+    ).to_be_visible()
+    effects = page.get_by_role("group", name="Effects", exact=True)
+    expect(effects).to_have_count(0)  # the model predicts nothing
+    page.get_by_role("combobox", name="model", exact=True).select_option("writer")
+    for name in ("Shares of patterns by lens", "Entropy by layer and head", "Attention to [CLS] and [SEP]"):
+        page.get_by_role("checkbox", name=name, exact=True).uncheck()
+    effects.get_by_role("checkbox", name="Patching", exact=True).check()
+    expect(page.get_by_text("Patching needs another text for every input.")).to_be_visible()
+    effects.get_by_role("checkbox", name="Patching", exact=True).uncheck()
+    page.get_by_role("checkbox", name="Effects of heads", exact=True).check()
+    expect(effects.get_by_role("checkbox", name="Direct contribution", exact=True)).to_be_checked()
+    effects.get_by_role("checkbox", name="Ablation", exact=True).check()
+    page.get_by_role("group", name="Ablation", exact=True).get_by_role("combobox", name="how").select_option("zero")
+    check(visit)
+    page.get_by_role("button", name="Start").click()
+    expect(page.get_by_text(re.compile("^2 inputs · "))).to_be_visible()
+    plot(visit, "Effects of heads")
+    page.get_by_text("heads", exact=True).click()
+    expect(page.get_by_role("heading", name=re.compile("^Head "))).to_be_visible()
+    asked = server.get(f"/studies/{re.search('study=([0-9a-f]+)', page.url)[1]}").json()  # type: ignore[index]
+    assert [(one["name"], one.get("how")) for one in asked["request"]["effects"]] == [
+        ("contribution", None),
+        ("ablation", "zero"),
+    ]
+    found = server.get(f"/studies/{asked['id']}/heads", params={"where": "order by contribution.effect desc"}).json()[
+        "heads"
+    ]
+    names = [f"{head['layer']}.{head['head']}" for head in found]
+    listed = page.get_by_role("list", name="Heads found").get_by_role("listitem")
+    comes_to(lambda: [text.split("\n")[0] for text in listed.all_inner_texts()], names)
 
 
 def test_a_head_that_arrives_late(visit: Visit, two: tuple[str, str]) -> None:

@@ -188,7 +188,10 @@ def _file_below(root: Path, name: str) -> tuple[Path, int] | None:
 
 def _shorten(row: dict[str, Any]) -> dict[str, Any]:
     number = row.pop("number")
-    return {"row": number, **{part: value[:SHOWN_CHARACTERS] for part, value in row.items()}}
+    return {
+        "row": number,
+        **{part: value if isinstance(value, int) else value[:SHOWN_CHARACTERS] for part, value in row.items()},
+    }
 
 
 def _content_id(name: str, format_: str | None, digest: str) -> str:

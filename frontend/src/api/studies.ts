@@ -6,6 +6,7 @@ import type {
   ParseOptions,
   Report,
   Row,
+  SampleRow,
   Studies,
   Study,
   StudyHead,
@@ -118,6 +119,9 @@ export const requestBody = (asked: StudyRequest) => ({
   ...(asked.against ? { against: { model: asked.against.model, mechanism: chosen(asked.against.mechanism) } } : {}),
   lenses: asked.lenses,
   measures: asked.measures,
+  ...(asked.effects.length > 0 ? { effects: asked.effects } : {}),
+  ...(asked.target.length > 0 ? { target: asked.target } : {}),
+  ...(asked.position === null ? {} : { position: asked.position }),
   figures: asked.figures,
   ...(Object.keys(asked.reading.columns).length > 0 ? { columns: asked.reading.columns } : {}),
   ...(asked.limit === null ? {} : { limit: asked.limit, seed: asked.seed }),
@@ -127,11 +131,18 @@ export const requestBody = (asked: StudyRequest) => ({
 
 type WireDataset = Schemas['DatasetDocument']
 
+const readSampleRow = ({ target, minus, against, ...rest }: WireDataset['sample'][number]): SampleRow => ({
+  ...readRow(rest),
+  target: String(target ?? ''),
+  minus: String(minus ?? ''),
+  against: against ?? '',
+})
+
 const readDataset = (wire: WireDataset): Dataset => ({
   ...readReport(wire),
   id: wire.id,
   bytes: wire.bytes,
-  sample: wire.sample.map(readRow),
+  sample: wire.sample.map(readSampleRow),
 })
 
 const readAs = ({ format, columns }: ParseOptions): Query => ({

@@ -27,6 +27,10 @@ export interface GridContent {
   shares?: boolean
   /** Every thumbnail on a scale of its own. */
   own?: boolean
+  /** What the numbers of the scale of thumbnails are, if not entries of all heads. */
+  unit?: string | undefined
+  /** Thumbnails show one row of their map over the whole height. */
+  stretched?: boolean
   /** Heads without any reading, which are struck through. */
   gone?: (layer: number, head: number) => boolean
   scale: Scale
@@ -50,14 +54,17 @@ export function printGrid(layout: GridLayout, content: GridContent, every: numbe
     : numbered
       ? 'One cell per head: layers in rows, heads in columns'
       : 'One cell per head, in order'
-  const { values, own, scale } = content
+  const { values, stretched, unit = 'one scale for all', scale } = content
+  const thumbnail = stretched
+    ? 'each the row of the prediction over its whole height, tokens from left to right'
+    : 'each a thumbnail whose pixels show the entry of largest magnitude'
   return {
     group: 'heads',
     title: layered ? 'All layers' : 'All heads',
-    note: `${cells}, ${values ? 'with its value' : 'each a thumbnail whose pixels show the entry of largest magnitude'}.`,
+    note: `${cells}, ${values ? 'with its value' : thumbnail}.`,
     width: HEADINGS.left + gridWidth(layout),
     height: HEADINGS.top + gridHeight(layout),
-    legend: { scale, unit: values ? '' : own ? 'of own maximum' : 'one scale for all', left: HEADINGS.left },
+    legend: { scale, unit: values ? '' : unit, left: HEADINGS.left },
     layers: [
       { paint: (surface, colours) => numbered && paintHeadings(surface, layout, colours, every, layered) },
       { x: HEADINGS.left, y: HEADINGS.top, paint: (surface, colours) => paintGrid(surface, layout, content, colours) },

@@ -3,6 +3,7 @@ import type { Declaration } from '../lib/data/analysis'
 import {
   counterpartOf,
   type EffectRequest,
+  judgesOf,
   methodOf,
   methodRequest,
   methodValues,
@@ -23,8 +24,8 @@ export class EffectMethods {
   readonly all: readonly Declaration[] = $derived.by(() =>
     (this.session.catalogue?.effects ?? []).filter((method) => method.of === 'prediction'),
   )
-  /** Those that colour the grid: ALTI-Logit only splits contributions, so that its grid is that of contributions. */
-  readonly coloured: readonly Declaration[] = $derived.by(() => this.all.filter(({ name }) => name !== 'alti-logit'))
+  /** Those that colour the grid. */
+  readonly coloured: readonly Declaration[] = $derived.by(() => judgesOf(this.all))
   /** Those on screen: of the grid, of the lens, and by which heads are switched off. */
   readonly inUse: readonly Declaration[] = $derived.by(() => {
     const { colour, lens, off } = this.selection

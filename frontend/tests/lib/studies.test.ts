@@ -64,6 +64,9 @@ describe('a study request', () => {
     against: null,
     lenses: [],
     measures: [],
+    effects: [],
+    target: [],
+    position: null,
     figures: ['entropy'],
     limit: null,
     seed: 7,
@@ -92,6 +95,15 @@ describe('a study request', () => {
       limit: 10,
       seed: 7,
       max_tokens: 64,
+    })
+  })
+
+  it('names effects, and what they are about', () => {
+    const effects = [{ name: 'ablation', how: 'zero' }]
+    expect(requestBody({ ...asked, effects, target: [' Mary', ' John'], position: -2 })).toMatchObject({
+      effects,
+      target: [' Mary', ' John'],
+      position: -2,
     })
   })
 })

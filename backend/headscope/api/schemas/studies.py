@@ -127,10 +127,13 @@ class Example(Strict):
 
 
 class DatasetRow(Example):
-    """A row as it will be analysed. `pos` and `labels` have one entry per word."""
+    """A row as it will be analysed. `pos` and `labels` have one entry per word; `target` and `minus` are tokens or classes, `against` is the other text of patching."""
 
     pos: list[str] | None = None
     labels: list[str] | None = None
+    target: str | int | None = None
+    minus: str | int | None = None
+    against: str | None = None
 
 
 class DatasetDocument(StudyData):

@@ -110,6 +110,10 @@ export const colourOf = (method: string): string => COLOUR + method
 export const methodOf = (colour: string): string | undefined =>
   colour.startsWith(COLOUR) ? colour.slice(COLOUR.length) : undefined
 
+/** Methods that judge heads by a prediction, each in its own way: ALTI-Logit only splits contributions. */
+export const judgesOf = (methods: readonly Declaration[]): Declaration[] =>
+  methods.filter(({ of, name }) => of === 'prediction' && name !== 'alti-logit')
+
 /** The effects of a method as numbers of heads. */
 export const effectNumber = (method: Declaration): Declaration =>
   headNumber({ ...method, name: colourOf(method.name), signed: true })

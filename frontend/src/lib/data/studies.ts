@@ -2,6 +2,7 @@
 
 import type { Problem } from '../net/problem'
 import type { Head, Method, Status } from './analysis'
+import type { EffectRequest, Target } from './effects'
 import type { Figures } from './figures'
 import type { FoundHeads } from './search'
 import type { Shares } from './shares'
@@ -14,6 +15,9 @@ export const ROLES: Record<string, string> = {
   pos: 'parts of speech',
   labels: 'label of each word',
   label: 'label',
+  target: 'target',
+  minus: 'over',
+  against: 'other text',
 }
 
 export interface BadRow {
@@ -27,6 +31,14 @@ export interface Row {
   text: string
   textPair: string
   label: string
+}
+
+/** A row as it will be analysed. */
+export interface SampleRow extends Row {
+  /** What effects of heads are judged by, empty where the row names nothing: a token or class, what is subtracted from it, and the other text of patching. */
+  target: string
+  minus: string
+  against: string
 }
 
 /** How a file was parsed. */
@@ -50,7 +62,7 @@ export interface Report {
 export interface Dataset extends Report {
   id: string
   bytes: number
-  sample: Row[]
+  sample: SampleRow[]
 }
 
 /** A data set in a list. */
@@ -134,6 +146,10 @@ export interface StudyRequest {
   against: { model: string; mechanism: Method | null } | null
   lenses: string[]
   measures: string[]
+  /** Methods for effects of heads; their target and token in inputs whose row names no target. */
+  effects: readonly EffectRequest['method'][]
+  target: Target
+  position: number | null
   figures: string[]
   /** Null for all rows. */
   limit: number | null

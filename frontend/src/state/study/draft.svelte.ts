@@ -1,10 +1,15 @@
 /** A study in preparation: its data set, as parsed by the server, and all other choices. */
-import type { KindSupport, Method } from '../../lib/data/analysis'
+import type { Declaration, KindSupport, Method } from '../../lib/data/analysis'
+import { readOutput } from '../../lib/data/effects'
 import { resolveMechanism } from '../../lib/data/mechanism'
-import type { Params } from '../../lib/data/params'
+import { type Params, pickParams, replaceParams } from '../../lib/data/params'
 import type { Dataset, DatasetItem, ParseOptions, Studies, StudyRequest } from '../../lib/data/studies'
+import { missingInStudies, studyMethod, USUAL } from '../../lib/data/study-effects'
 import { latest } from '../../lib/net/latest'
 import type { StudySelection } from './selection.svelte'
+
+/** The figure of effects. */
+const EFFECTS = 'effects'
 
 export type Against = 'nothing' | 'mechanism' | 'model'
 
@@ -23,6 +28,13 @@ const START = {
   figures: ['pattern-shares', 'entropy', 'special-maps'],
   lenses: [] as string[],
   measures: [] as string[],
+  /** Methods for effects of heads, and their parameters by method as JSON. */
+  effects: [] as string[],
+  effectParams: '',
+  /** What inputs whose row names no target are judged by, as typed: a token, what is subtracted, and where; empty for the defaults. */
+  target: '',
+  minus: '',
+  position: '',
   /** Empty for all rows. */
   limit: '',
   seed: '0',
@@ -60,6 +72,38 @@ export class Draft {
       ([name, value]) => JSON.stringify(value) !== JSON.stringify(START[name as keyof Choices]),
     )
     this.selection.set({ draft: changed.length === 0 ? '' : JSON.stringify(Object.fromEntries(changed)) }, 'replace')
+  }
+
+  /** The methods for effects that are computed: those chosen, or the usual one if the figure of effects is. */
+  get judges(): readonly string[] {
+    const { effects, figures } = this.choices
+    return effects.length === 0 && figures.includes(EFFECTS) ? [USUAL] : effects
+  }
+
+  /** Choose the methods for effects, and the figure of them. */
+  judge(effects: string[]): void {
+    const others = this.choices.figures.filter((name) => name !== EFFECTS)
+    this.set({ effects, figures: effects.length > 0 ? [...others, EFFECTS] : others })
+  }
+
+  effectParamsOf = (method: string): string => pickParams(this.choices.effectParams, method)
+
+  setEffectParams(method: string, params: string): void {
+    this.set({ effectParams: replaceParams(this.choices.effectParams, method, params) })
+  }
+
+  /** Every input has another text for patching. */
+  get paired(): boolean {
+    return 'against' in (this.dataset?.chosen ?? {})
+  }
+
+  /** What has to be chosen for the effects, among these methods; empty if nothing has. */
+  missing(methods: readonly Declaration[]): string {
+    const judges = methods.filter(({ name }) => this.judges.includes(name))
+    return (
+      judges.map((method) => missingInStudies(method, this.effectParamsOf(method.name), this.paired)).find(Boolean) ??
+      ''
+    )
   }
 
   /** Look up what a model supports. */
@@ -140,17 +184,18 @@ export class Draft {
     }
   }
 
-  /** Start the study with `model`, chosen or the server's default, and its trained mechanism `own`; returns the id, or undefined if it was refused. */
-  async start(model: string, own: Method): Promise<string | undefined> {
+  /** Start the study with `model`, chosen or the server's default, its trained mechanism `own`, and the chosen ones of `effects`; returns the id, or undefined if it was refused. */
+  async start(model: string, own: Method, effects: readonly Declaration[]): Promise<string | undefined> {
     let id: string | undefined
     await this.#try('Starting \u2026', async () => {
-      id = (await this.studies.start(this.#request(model, own))).id
+      id = (await this.studies.start(this.#request(model, own, effects))).id
     })
     return id
   }
 
-  #request(model: string, own: Method): StudyRequest {
-    const { choices: now } = this
+  #request(model: string, own: Method, effects: readonly Declaration[]): StudyRequest {
+    const { choices: now, judges } = this
+    const typed = judges.length > 0 ? [now.target, now.minus] : []
     const first = now.mechanism === '' ? null : resolveMechanism(own, now.mechanism, now.params)
     const other =
       now.against === 'mechanism'
@@ -164,6 +209,11 @@ export class Draft {
       against: now.against === 'nothing' || now.than === '' ? null : other,
       lenses: now.lenses,
       measures: now.measures,
+      effects: effects
+        .filter(({ name }) => judges.includes(name))
+        .flatMap((method) => studyMethod(method, this.effectParamsOf(method.name), this.paired) ?? []),
+      target: typed.flatMap((text) => readOutput(text, []) ?? []),
+      position: judges.length > 0 ? integerOf(now.position) : null,
       figures: now.figures,
       limit: countOf(now.limit),
       seed: Math.max(0, Math.trunc(Number(now.seed)) || 0),
@@ -175,8 +225,14 @@ export class Draft {
 
 /** A count as typed; null for none. */
 function countOf(text: string): number | null {
-  const count = Number(text)
-  return text.trim() !== '' && Number.isInteger(count) && count >= 1 ? count : null
+  const count = integerOf(text)
+  return count !== null && count >= 1 ? count : null
+}
+
+/** An integer as typed; null for none. */
+function integerOf(text: string): number | null {
+  const number = Number(text)
+  return text.trim() !== '' && Number.isInteger(number) ? number : null
 }
 
 function readDraft(text: string): Partial<Choices> {
