@@ -286,6 +286,12 @@ def test_effects_of_heads(server: Server, models: Path) -> None:
     each = [headscope.effect(of, row["text"], target=row["next"], **asked).effects for row in rows[:2]]
     shown = [float(row["effect"]) for row in csv.DictReader(io.StringIO(found))]
     assert shown == pytest.approx(np.mean(each, 0).ravel().tolist(), abs=1e-6)
+    heads = server.get(
+        f"/studies/{document['id']}/heads", params={"where": "ablation.raises > 0 order by ablation.effect desc"}
+    )
+    named = [float(one["values"]["ablation.effect"]) for one in heads.json()["heads"]]
+    raising = np.mean([one > 0 for one in each], 0) > 0
+    assert named == pytest.approx(sorted(np.mean(each, 0)[raising].tolist(), reverse=True), abs=1e-6)
     figure = server.get(f"/studies/{document['id']}/figures/effects").json()
     assert figure["layout"]["meta"]["sentence"].startswith("Heads with the largest mean effects")
 

@@ -16,12 +16,12 @@ from pydantic import ValidationError
 
 import headscope
 
+from ..effects.quantities import EFFECT_COLUMNS, JUDGES
 from ..errors import HeadscopeError
 from ..figures.images import MEDIA, Renderer
 from ..figures.studies import STUDY_FIGURES, build_table
 from ..mechanisms import MECHANISMS
 from ..settings import Settings
-from ..studies.quantities import EFFECT_COLUMNS, JUDGES
 from ..studies.results import table_files, tables
 from .options import (
     KIND,

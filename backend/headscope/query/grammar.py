@@ -22,7 +22,7 @@ MAX_DEPTH = 20
 SIGNS = ("<", "<=", ">", ">=", "=", "!=")
 WORDS = ("and", "or", "not", "order", "by", "asc", "desc", "limit")
 TOKEN = re.compile(
-    r"(?P<number>-?(?:\d+(?:\.\d+)?|\.\d+)%?)(?![\w.])|(?P<name>[A-Za-z_]\w*(?:\+[A-Za-z]\w*)?(?:\.\w+){0,2}(?:@[A-Za-z][\w-]*)?)|(?P<sign><=|>=|==|!=|[<>=()])",
+    r"(?P<number>-?(?:\d+(?:\.\d+)?|\.\d+)%?)(?![\w.])|(?P<name>[A-Za-z_]\w*(?:[+-][A-Za-z]\w*)*(?:\.\w+){0,2}(?:@[A-Za-z][\w-]*)?)|(?P<sign><=|>=|==|!=|[<>=()])",
     re.ASCII,
 )
 

@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InvalidQuery, Unknown
-from ..measures import MEASURES
 from .grammar import And, Comparison, Condition, Not, Or, Query, parse, terms_of, write
-from .terms import CLASS, CLASSES, LIKE, PLACES, Direction, PatternClass, Term, kinds
+from .terms import CLASS, CLASSES, KNOWN, LIKE, PLACES, Direction, PatternClass, Term, kinds
 
 Array = NDArray[Any]
 TOKEN_AXES = frozenset({"Q", "K"})
@@ -172,8 +171,8 @@ def _numbers(space: SearchSpace, term: Term) -> Array:
         return np.broadcast_to(np.asarray(space.heads, float), space.exists.shape)
     values = space.values(term.measure, _lens(space, term))
     if term.column:
-        return values[..., MEASURES[term.measure].columns.index(term.column)]
-    return token_mean(values, MEASURES[term.measure].shape.split())
+        return values[..., KNOWN[term.measure].columns.index(term.column)]
+    return token_mean(values, KNOWN[term.measure].shape.split())
 
 
 def _likeness(space: SearchSpace, term: Term) -> Array:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections import ChainMap
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
+from ..core.declarations import Quantity
+from ..effects.quantities import EFFECT_QUANTITIES
 from ..errors import InvalidQuery
 from ..lenses import LENSES
 from ..measures import MEASURES
-from ..measures.base import Measure
 
 PLACES = ("layer", "head")
+# What queries read: measures, and the effects that studies keep.
+KNOWN = cast("Mapping[str, Quantity]", ChainMap(cast("dict[str, Quantity]", MEASURES), EFFECT_QUANTITIES))
 # How alike the maps of a head and of another are: `like.3.1`.
 LIKE = "like"
 Direction = Literal["asc", "desc"]
@@ -54,7 +58,7 @@ class PatternClass:
         return Term(CLASSES, "margin", self.lens)
 
 
-def is_per_head(measure: Measure) -> bool:
+def is_per_head(measure: Quantity) -> bool:
     """Return whether a measure has one number per head, several named ones, or one per head and token, which is averaged."""
     axes = measure.shape.split()
     return axes[:2] == ["L", "H"] and (len(axes) == 2 or (len(axes) == 3 and axes[2] in ("Q", "K", "C")))
@@ -62,7 +66,7 @@ def is_per_head(measure: Measure) -> bool:
 
 def columns_of(measure: str) -> tuple[str, ...]:
     """Return the columns of a measure that are numbers, that is all but its class."""
-    return tuple(column for column in MEASURES[measure].columns if column != CLASS)
+    return tuple(column for column in KNOWN[measure].columns if column != CLASS)
 
 
 def numbers() -> tuple[str, ...]:
@@ -89,10 +93,10 @@ def resolve(text: str, position: int) -> Term | PatternClass:
     stem, _, column = name.partition(".")
     if stem.lower() == LIKE and (head := re.fullmatch(r"(\d+)\.(\d+)", column)):
         return Term(LIKE, f"{int(head[1])}.{int(head[2])}", lens)
-    measure = next(iter(match_name(stem, (*PLACES, *MEASURES))), "")
+    measure = next(iter(match_name(stem, (*PLACES, *KNOWN))), "")
     if measure in PLACES and not (column or lens):
         return Term(measure)
-    if measure not in MEASURES or not is_per_head(MEASURES[measure]):
+    if measure not in KNOWN or not is_per_head(KNOWN[measure]):
         raise InvalidQuery(f"Unknown measure or class of heads. {suggest(name, (*numbers(), *kinds()))}", position)
     return Term(measure, _column(measure, column, position), _check_lens(measure, lens, position))
 
@@ -116,9 +120,12 @@ def match_name(text: str, names: Iterable[str]) -> list[str]:
 
 
 def _check_lens(measure: str, lens: str, position: int) -> str:
-    offered = MEASURES[measure].lenses
+    # Effects are the same through every lens.
+    offered = MEASURES[measure].lenses if measure in MEASURES else ()
     if lens and lens not in offered:
-        raise InvalidQuery(f"{measure} is not defined for this lens. Available: {', '.join(offered)}.", position)
+        raise InvalidQuery(
+            f"{measure} is not defined for this lens. Available: {', '.join(offered) or 'none'}.", position
+        )
     return lens
 
 

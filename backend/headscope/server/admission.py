@@ -8,6 +8,7 @@ from tokenizers import Tokenizer
 
 from ..analysis import memory
 from ..analysis.request import INPUT, AnalysisRequest, check_capabilities
+from ..effects.quantities import JUDGES
 from ..errors import CorruptModel, HeadscopeError, Unsupported
 from ..jobs import LOCAL, Work
 from ..models import conversation, safety, support, tokens
@@ -16,7 +17,6 @@ from ..models.facts import Facts
 from ..models.located import Located, file_digest
 from ..models.trained_mechanism import SOFTMAX
 from ..settings import Keep, Settings
-from ..studies.quantities import JUDGES
 from ..studies.request import StudyRequest, check_effects
 
 

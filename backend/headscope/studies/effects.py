@@ -11,9 +11,9 @@ from ..analysis.effect import compute
 from ..analysis.effect_methods import Means
 from ..analysis.result import Result
 from ..core.arrays import Array
+from ..effects.quantities import JUDGES
 from ..models.loading import Model
 from .data.dataset import Row
-from .quantities import JUDGES
 from .request import StudyRequest
 
 

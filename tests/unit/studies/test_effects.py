@@ -13,9 +13,10 @@ from transformers import T5Config, T5ForConditionalGeneration
 import headscope
 from headscope import Model
 from headscope.analysis.effect_methods import replacement
+from headscope.effects.quantities import JUDGES
 from headscope.errors import InvalidRequest, NotReady, Unknown, Unsupported
 from headscope.studies import plan
-from headscope.studies.quantities import JUDGES, QUANTITIES
+from headscope.studies.quantities import QUANTITIES
 
 from .test_study import same
 

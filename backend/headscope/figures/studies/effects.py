@@ -8,8 +8,8 @@ import numpy as np
 
 from ...core.arrays import Array
 from ...core.csv_text import Cell
+from ...effects.quantities import EFFECT_COLUMNS, JUDGES
 from ...errors import NotReady
-from ...studies.quantities import EFFECT_COLUMNS, JUDGES
 from ...studies.results.summary import StudySummary, pick_column
 from ..figure import Drawing
 from ..theme import Palette, format_number, rows_by_head
