@@ -89,7 +89,7 @@ def test_why_a_head_looks_there(visits: Begin, server: Server) -> None:
         cells_of = [short(terms[name][key]) for name in ("score", *heads[3:])]
         expect(rows.nth(1 + place).locator("td:not(:first-of-type)")).to_have_text(cells_of)
     for side in ("query", "key"):
-        page.get_by_role("group", name="What brings the score through the").get_by_text(side, exact=True).click()
+        page.get_by_role("group", name="What brings it, by").get_by_text(side, exact=True).click()
         parts = effect(server, SHORT, "writer", method={**cell, "side": side})
         listed = page.get_by_role("list", name="Parts of the score").get_by_role("listitem")
         largest = max(
@@ -98,6 +98,14 @@ def test_why_a_head_looks_there(visits: Begin, server: Server) -> None:
         )
         sums = [abs(value) for name in ("mlp", "embedding", "bias") for value in parts["parts"][name]]
         expect(listed.first).to_contain_text(short(max(largest, *sums)))
+    page.get_by_role("group", name="What brings it, by").get_by_text("pairs", exact=True).click()
+    pairs = effect(server, SHORT, "writer", method={**cell, "pairs": 8})["score"]["pairs"]
+    listed = page.get_by_role("list", name="Parts of the score").get_by_role("listitem")
+    expect(listed).to_have_count(9)
+    for item, pair in zip(listed.all()[:8], pairs, strict=True):
+        expect(item).to_contain_text(short(abs(pair["value"])))
+    whole = sum(terms[name][2] for name in ("content", "rotation") if name in terms)
+    expect(page.get_by_text(re.compile("^all pairs: ")).locator("..")).to_contain_text(short(abs(whole)))
     axe.check(visit)
     rows.nth(1).get_by_role("button").click()
     expect(rows.nth(1)).to_have_class(re.compile("here"))

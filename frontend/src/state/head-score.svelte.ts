@@ -15,6 +15,10 @@ interface Subject {
   lack(method: string): string
 }
 
+/** Of pairs of parts, those that bring most are listed. */
+const PAIRS = 8
+const sideOf = (why: 'query' | 'key' | 'pairs') => (why === 'pairs' ? { side: 'query', pairs: PAIRS } : { side: why })
+
 export class HeadScore {
   readonly run: EffectRun
   readonly method: Declaration | undefined = $derived.by(() =>
@@ -48,7 +52,7 @@ export class HeadScore {
     const request: EffectRequest = {
       target: [],
       position: null,
-      method: { name: method.name, head: headName(head), ...cell, side: selection.why },
+      method: { name: method.name, head: headName(head), ...cell, ...sideOf(selection.why) },
     }
     return { id, model, request, about: this.of.about, key: JSON.stringify([this.of.about, request]) }
   }

@@ -118,7 +118,7 @@ export const FIELDS = {
   /** Parameters of methods for effects: one JSON object, by method. */
   effectparams: text(),
   /** Why the open head looks at the pinned cell is shown, by what this side brings. */
-  why: choice('', 'query', 'key'),
+  why: choice('', 'query', 'key', 'pairs'),
   /** Texts over which a mean is taken, one per line. */
   reference: text(),
   /** Stars and notes on heads. */

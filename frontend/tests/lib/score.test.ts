@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { largestKeys, scoreParts, termsOf } from '../../src/lib/data/score'
+import { largestKeys, pairsTotal, scorePairs, scoreParts, termsOf } from '../../src/lib/data/score'
 
 const row = {
   query: 3,
@@ -35,4 +35,17 @@ it('parts are listed by size, whatever the sign', () => {
     ['embedding', 0.25],
   ])
   expect(parts[1].head).toEqual({ layer: 0, head: 1 })
+})
+
+it('pairs are named by their parts, and all of them sum to content and rotation', () => {
+  const pairs = [
+    { query: 'mlp 3', key: '0.1', value: 2 },
+    { query: 'bias', key: 'embedding', value: -1 },
+  ]
+  expect(scorePairs({ ...row, pairs }).map(({ name, value }) => [name, value])).toEqual([
+    ['feed-forward 3 × 0.1', 2],
+    ['biases × embedding', -1],
+  ])
+  expect(scorePairs(row)).toEqual([])
+  expect(pairsTotal(row)).toBe(2)
 })

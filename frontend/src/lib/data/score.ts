@@ -6,6 +6,14 @@ export interface ScoreRow {
   key: number
   /** By name, one number per key in logits, null where the query may not attend: terms that sum to `score`; and `weight`, a share. */
   terms: Readonly<Record<string, readonly (number | null)[]>>
+  /** What parts of the model bring through the query times others through the key: the largest, if they were asked for. All pairs sum to content and rotation. */
+  pairs?: readonly ScorePair[] | null
+}
+
+interface ScorePair {
+  query: string
+  key: string
+  value: number
 }
 
 /** The terms of a score that this model has. */
@@ -29,6 +37,16 @@ export interface ScorePart {
 }
 
 const NAMES: Readonly<Record<string, string>> = { bias: 'biases', cap: 'soft cap', position: 'added by position' }
+
+/** What all pairs of parts sum to. */
+export const pairsTotal = ({ key, terms }: ScoreRow): number =>
+  ['content', 'rotation'].reduce((sum, term) => sum + (terms[term]?.[key] ?? 0), 0)
+
+const partName = (name: string) => NAMES[name] ?? name.replace(/^mlp /, 'feed-forward ')
+
+/** The pairs that were asked for, named by their parts. */
+export const scorePairs = ({ pairs }: ScoreRow): ScorePart[] =>
+  (pairs ?? []).map(({ query, key, value }) => ({ name: `${partName(query)} \u00d7 ${partName(key)}`, value }))
 
 /** All parts that bring something to the score, largest first, whatever the sign. */
 export function scoreParts(

@@ -1,6 +1,8 @@
 /** Layout of heat maps and graph in the centre column. All sizes in pixels. */
-import { LABEL_HEIGHT, labelWidth } from '../../lib/text/labels'
+import type { Axis } from '../../lib/maths/axis'
+import { isWide, LABEL_HEIGHT, labelWidth } from '../../lib/text/labels'
 import type { MapLayout } from '../../marks/map-picture'
+import type { Layout } from '../../state/selection.svelte'
 
 export interface Room {
   width: number
@@ -31,6 +33,14 @@ export interface GraphRoom {
   /** Width of a column of tokens. */
   column: number
   characters: number
+}
+
+/** How the tokens of a graph are laid out: as chosen, or as suits the text. Arcs require self-attention, and an image its patches. */
+export function graphKindOf(chosen: Layout | '', { labels, special }: Axis, same: boolean, pictured: boolean): Layout {
+  if (pictured && chosen === '') return 'image'
+  const suited = isWide(labels.filter((_, place) => !special[place])) ? 'rows' : 'columns'
+  const wanted = (chosen === 'image' && !pictured ? '' : chosen) || suited
+  return wanted === 'arcs' && !same ? 'rows' : wanted
 }
 
 interface HeadLayout {
