@@ -14,7 +14,7 @@ from ...studies.results.summary import StudySummary, pick_column
 from ..figure import Drawing
 from ..theme import Palette, format_number, rows_by_head
 from .figure import StudyFigure, VariantParams
-from .panels import Panel, arrange_panels, color_range, head_columns, head_grid, layer_rows
+from .panels import Panel, arrange_panels, color_scale, head_columns, head_grid, layer_rows
 
 # Heads with the largest effects that the sentence names.
 NAMED = 3
@@ -34,8 +34,10 @@ def draw_effects(study: StudySummary, params: VariantParams, palette: Palette) -
         effect, share = (stat.means.map(pick_column(method, column)) for column in EFFECT_COLUMNS)
         title, last = JUDGES[method].title, method == methods[-1]
         across = head_columns(palette, heads, "head" if last else "", 6)
-        for what, found, bounds in (("logits", effect, color_range(effect.mean)), (SHARE, share, (0.0, 1.0))):
-            cells = head_grid(palette, found, layers, heads, what=what, bounds=bounds)
+        for what, found, bounds in (("logits", effect, _symmetric(effect.mean)), (SHARE, share, (0.0, 1.0))):
+            # Both scales have a middle that says nothing: no effect, and half of the inputs.
+            diverging = {"colorscale": color_scale(palette, -1.0)}
+            cells = head_grid(palette, found, layers, heads, what=what, bounds=bounds) | diverging
             down = layer_rows(palette, layers, "layer" if what == "logits" else "")
             panels.append(Panel(f"{title}: {what}", [cells], across, down, has_color_bar=True))
         low, high = stat.interval()
@@ -48,6 +50,12 @@ def draw_effects(study: StudySummary, params: VariantParams, palette: Palette) -
     return Drawing(
         traces, arranged, f"Heads with the largest mean effects, in logits. {'; '.join(words)}.", columns, rows
     )
+
+
+def _symmetric(values: Array) -> tuple[float, float]:
+    """Return bounds about 0 within which all values are."""
+    largest = float(np.nanmax(np.abs(values), initial=0.0)) or 1.0
+    return -largest, largest
 
 
 def _largest(effects: Array, shares: Array, layers: Sequence[int], heads: Sequence[int]) -> str:
