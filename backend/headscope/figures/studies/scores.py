@@ -87,7 +87,7 @@ def draw_scores(study: StudySummary, params: VariantParams, palette: Palette) ->
     names = [one.title for one in found]
     down = {**axis(palette, ""), "categoryorder": "array", "categoryarray": names[::-1], "ticks": "", "showline": False}
     across = value_axis(palette, "accuracy of the best head", range=[-0.02, 1.02])
-    words = [f"{one.title} {format_number(float(one.accuracy.mean))}" for one in found]
+    words = [f"{one.title}: {format_number(float(one.accuracy.mean))}" for one in found]
     return Drawing(
         traces,
         layout(palette, across, down),
