@@ -15,7 +15,7 @@ const target = document.getElementById('app')!
 /** In a notebook the frame's address has no fragment, so the document itself contains the initial one. */
 const asked = location.hash.slice(1) || target.dataset.fragment || ''
 const { theme } = decodeFragment(asked, { theme: '' })
-if (theme) document.documentElement.dataset.theme = theme
+if (theme) document.documentElement.dataset.preferredTheme = theme
 const here = decodeFragment(asked, { analysis: '' }).analysis === id
 // An exported page is read-only, like one opened with a share key.
 const fragment = here ? asked : `analysis=${id}&share=page${asked && `&${asked}`}`

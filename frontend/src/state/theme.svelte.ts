@@ -1,4 +1,4 @@
-/** Light or dark: as the document was opened, or the system's preference, until the reader chooses. */
+/** Light or dark: what the document prefers, or the system, until the reader chooses. */
 import { type Palette, readPalette } from '../lib/drawing/palette'
 import { recall, remember } from '../lib/net/storage'
 
@@ -6,7 +6,7 @@ type ThemeChoice = 'system' | 'light' | 'dark'
 const KEY = 'theme'
 
 function stored(): ThemeChoice {
-  const value = recall(KEY) || document.documentElement.dataset.theme
+  const value = recall(KEY) || document.documentElement.dataset.preferredTheme
   return value === 'light' || value === 'dark' ? value : 'system'
 }
 
