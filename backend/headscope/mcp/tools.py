@@ -335,6 +335,7 @@ def _report(context: Context) -> Progress:
     """Return a function that reports progress to the client, and raises once the client has cancelled."""
 
     def progress(fraction: float, stage: str, detail: str) -> None:
+        anyio.from_thread.check_cancelled()
         anyio.from_thread.run(partial(context.report_progress, fraction, 1.0, f"{stage} {detail}".strip()))
 
     return progress
