@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from playwright.sync_api import Route, expect
 from safetensors.numpy import load
 
-from tests.browser.visit import Visit, address, another_picture, box, comes_to, picture
+from tests.browser.visit import Visit, address, another_picture, box, comes_to, count_held, picture
 from tests.support.server import Server
 
 MOST_NODES = 3000
@@ -256,7 +256,7 @@ def test_a_long_text_leaves_before_the_next_one_comes(visit: Visit) -> None:
     visit.text.fill(f"{long}It slept.")
     visit.text.press("Enter")
     expect(visit.tokens).to_have_count(200)
-    comes_to(lambda: len(held), 1)
+    comes_to(lambda: count_held(visit.page, held), 1)
     visit.network_errors_expected = True
     held.pop().abort()
     expect(visit.tokens).to_have_count(422)

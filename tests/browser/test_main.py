@@ -6,7 +6,7 @@ import numpy as np
 from playwright.sync_api import Page, Route, expect
 from safetensors.numpy import load
 
-from tests.browser.visit import Visit, address, another_picture, box, picture
+from tests.browser.visit import Visit, address, another_picture, box, count_held, picture
 from tests.support.server import Server, eventually
 
 SENTENCE = "The trophy did not fit into the suitcase because it was too big."
@@ -43,7 +43,7 @@ def test_a_reader_quicker_than_the_page(visit: Visit) -> None:
     visit.page.goto(visit.root)
     visit.text.fill("Snow lay on the mat.")
     visit.text.press("Enter")
-    eventually(lambda: visit.page.evaluate("1") and held, "the question for the models")
+    eventually(lambda: count_held(visit.page, held), "the question for the models")
     for route in held:
         route.continue_()
     visit.painted("head")

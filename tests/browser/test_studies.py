@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Locator, Route, expect
 
 from tests.browser.axe import check
-from tests.browser.visit import Visit, address, box, comes_to
+from tests.browser.visit import Visit, address, box, comes_to, count_held
 from tests.support.server import DEADLINE, Server, eventually
 
 SUBJECTS = ("The boats", "A quiet river", "Few here", "The old clock", "Her brother", "The town")
@@ -153,7 +153,7 @@ def test_a_head_that_arrives_late(visit: Visit, two: tuple[str, str]) -> None:
     expect(examples.first).to_have_attribute("title", "Open head 1.2 on this text")
     page.route(re.compile(r"/heads/2/9"), lambda route: held.append(route))
     page.get_by_role("gridcell", name="Layer 2, head 9", exact=True).click()
-    comes_to(lambda: len(held), 1)
+    comes_to(lambda: count_held(page, held), 1)
     expect(page.get_by_role("heading", name="Head 1.2")).to_be_visible()
     expect(examples.first).to_have_attribute("title", "Open head 1.2 on this text")
     held[0].continue_()

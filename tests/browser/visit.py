@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar
 from urllib.parse import quote
 
-from playwright.sync_api import Browser, ConsoleMessage, Dialog, FloatRect, Locator, Page, ViewportSize, expect
+from playwright.sync_api import Browser, ConsoleMessage, Dialog, FloatRect, Locator, Page, Route, ViewportSize, expect
 
 from headscope.lenses import LENSES
 from tests.support.server import DEADLINE, eventually
@@ -237,6 +237,12 @@ def box(element: Locator) -> FloatRect:
     """Where an element is, in pixels of the window."""
     place: FloatRect = element.evaluate(STILL)
     return place
+
+
+def count_held(page: Page, held: Sequence[Route]) -> int:
+    """How many requests a route holds so far. Its handler is called only while the browser is asked for something."""
+    page.evaluate("1")
+    return len(held)
 
 
 def comes_to(probe: Callable[[], T], wanted: T) -> None:
