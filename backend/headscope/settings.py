@@ -196,9 +196,12 @@ def _invalid(name: str, expected: str) -> InvalidSetting:
     return InvalidSetting(f"The setting HEADSCOPE_{name.upper()} is not valid: {expected}. Change it, or unset it.")
 
 
-def limit_blas() -> None:
-    """Let numpy multiply matrices with one thread, unless the environment says otherwise. Call it before numpy is imported.
+def limit_threads() -> None:
+    """Keep threads that wait for one another from taking the cores of others, unless the environment says otherwise. Call it before numpy and torch are imported.
 
-    Several threads wait for one another: while analyses use the cores, embedding a sentence takes ten times as long with two threads as with one.
+    numpy multiplies matrices with one thread: while analyses use the cores, embedding a sentence takes ten times as long with two threads as with one. After an
+    operation, threads of torch wait for the next one for microseconds, then they sleep. By default (of libgomp) they spin for milliseconds, and take a core from
+    the threads that read rows, and from other processes.
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")

@@ -53,7 +53,7 @@ class _LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         if cmd_name in ("serve", "worker"):
-            import_module("..settings", __package__).limit_blas()
+            import_module("..settings", __package__).limit_threads()
         gc.disable()  # imports stay: there is no garbage among them
         command: click.Command = getattr(
             import_module(f".{COMMANDS[cmd_name][0]}", __package__), cmd_name.replace("-", "_")
