@@ -132,7 +132,7 @@ def test_errors_are_problems_of_the_server(client: Client, lab: Users) -> None:
 
 
 def test_a_cancelled_job_raises(client: Client) -> None:
-    """Waiting for a job that somebody cancelled does not end in a result."""
+    """Waiting for a cancelled job raises an error."""
     document = client.wait(client.create_analysis(REQUEST)).model_copy(update={"status": "cancelled"})
     with pytest.raises(ApiError, match="cancelled"):
         client.wait(document)

@@ -131,7 +131,7 @@ def test_analyses_run_beside_a_download(open_server: Server, hub: Hub) -> None:
     with hub.holding():
         open_server.client.post(f"{API}/models", json={"model": model})
         eventually(lambda: open_server.get(f"/models/{model}").json()["download"]["detail"], "progress")
-        assert open_server.analyse(model="bert", text="Meanwhile.")["status"] == "done"
+        assert open_server.analyse(model="bert", text="A model is being downloaded.")["status"] == "done"
         assert open_server.get(f"/models/{model}").json()["download"]["status"] == "running"
     assert download(open_server, model) == {}
 
@@ -143,7 +143,7 @@ def test_downloads_of_a_cluster(cluster: Cluster, cluster_hub: Hub) -> None:
         assert cluster.client.post(f"{API}/models", json={"model": model}).status_code == 202
         for server in cluster.servers:
             eventually(lambda server=server: server.get(f"/models/{model}").json()["download"]["detail"], "progress")
-        assert cluster.analyse(model="bert", text="Meanwhile.")["status"] == "done"
+        assert cluster.analyse(model="bert", text="A model is being downloaded.")["status"] == "done"
         assert cluster.get(f"/models/{model}").json()["download"]["status"] == "running"
         answer = cluster.client.delete(f"{API}/models/{model}")
         assert (answer.status_code, answer.json()["download"]) == (202, None)

@@ -10,9 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from ...core.declarations import Declaration
 
 
-class BatterySchema(BaseModel):
-    """A battery: what it finds (`doc`), what it does not show (`not`), and its source."""
-
+class _Described(BaseModel):
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
     name: str
@@ -22,7 +20,11 @@ class BatterySchema(BaseModel):
     citation: str
 
 
-class DeclarationSchema(BatterySchema):
+class BatterySchema(_Described):
+    """A battery: what it finds (`doc`), what it does not show (`not`), and its source."""
+
+
+class DeclarationSchema(_Described):
     """A mechanism, lens or measure: what it is (`doc`), what it is not (`not`), the JSON Schema of its parameters, unit, range and source."""
 
     params: Annotated[dict[str, Any], Field(description="JSON Schema of the parameters.")]
