@@ -84,6 +84,34 @@ def test_only_silent_workers_are_ended(
         tending.stop()
 
 
+def test_a_silent_worker_is_restarted_while_it_is_asked(
+    broker: Redis, database: JobDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asking what to revoke takes time: the jobs of a worker that is back by then stay its own."""
+    monkeypatch.setattr(supervisor, "STALE_SECONDS", 1.0)
+    monkeypatch.setattr(supervisor, "TICK_SECONDS", 0.1)
+    accept(database, 0)
+    job = claimed(database, WORKER)
+    asked = threading.Event()
+
+    class Restarted(cluster.Cluster):
+        def _kill(self, worker: str) -> None:
+            super()._kill(worker)
+            database.heartbeat(WORKER, [Run(job.id, job.run)])
+
+        def _dispatch(self, *, due: bool) -> None:
+            if database.workers():
+                asked.set()
+
+    tending = Restarted(database, broker.url, job_seconds=900.0)
+    tending.start()
+    try:
+        eventually(asked.is_set, "a worker that was asked")
+    finally:
+        tending.stop()
+    assert (the(database, job.id).status, the(database, job.id).run) == ("running", job.run)
+
+
 def test_the_rest_of_the_task_of_a_worker_that_died(
     broker: Redis, database: JobDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -73,6 +73,10 @@ class Supervisor(ABC):
     def _kill(self, worker: str) -> None:
         """Kill the process that runs the jobs of a worker; another one is started."""
 
+    def _silent(self) -> list[str]:
+        """Return the workers without a heartbeat, of those it looks after."""
+        return [worker for worker in self._database.silent(STALE_SECONDS) if self._name in (None, worker)]
+
     def _run(self) -> None:
         while not self._stopping.is_set():
             self._wake.clear()
@@ -108,10 +112,9 @@ class Supervisor(ABC):
         ticked, self._ticked = self._ticked, 0.0  # which it stays if the database does not answer
         now = self._database.now()
         self._since = now if now - ticked > GAP_SECONDS else self._since
-        silent = self._database.silent(STALE_SECONDS) if now - self._since > STALE_SECONDS else []
-        for worker in silent:
-            if self._name in (None, worker):
-                self._kill(worker)
+        for worker in self._silent() if now - self._since > STALE_SECONDS else ():
+            self._kill(worker)
+            if worker in self._silent():  # it may have been restarted, and run other jobs
                 self._database.take_over(worker, self._job_seconds)
         if time.monotonic() > self._next_trim:
             self._next_trim = time.monotonic() + TRIM_SECONDS
