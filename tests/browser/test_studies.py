@@ -124,7 +124,12 @@ def test_effects_of_heads(visit: Visit, server: Server) -> None:
     page.get_by_role("checkbox", name="Effects of heads", exact=True).check()
     expect(effects.get_by_role("checkbox", name="Direct contribution", exact=True)).to_be_checked()
     effects.get_by_role("checkbox", name="Ablation", exact=True).check()
-    page.get_by_role("group", name="Ablation", exact=True).get_by_role("combobox", name="how").select_option("zero")
+    page.get_by_role("group", name="Ablation", exact=True).get_by_role("combobox", name="how").select_option("reference")
+    expect(page.get_by_text("Type at least one reference text.")).to_be_visible()
+    texts = page.get_by_role("textbox", name="Reference texts")
+    texts.fill("The mat.\n\nA cat sat.")
+    texts.blur()
+    expect(page.get_by_text("2 texts", exact=True)).to_be_visible()
     check(visit)
     page.get_by_role("button", name="Start").click()
     expect(page.get_by_text(re.compile("^2 inputs · "))).to_be_visible()
@@ -134,8 +139,9 @@ def test_effects_of_heads(visit: Visit, server: Server) -> None:
     asked = server.get(f"/studies/{re.search('study=([0-9a-f]+)', page.url)[1]}").json()  # type: ignore[index]
     assert [(one["name"], one.get("how")) for one in asked["request"]["effects"]] == [
         ("contribution", None),
-        ("ablation", "zero"),
+        ("ablation", "reference"),
     ]
+    assert asked["request"]["reference"] == ["The mat.", "A cat sat."]
     found = server.get(f"/studies/{asked['id']}/heads", params={"where": "order by contribution.effect desc"}).json()[
         "heads"
     ]

@@ -122,6 +122,7 @@ export const requestBody = (asked: StudyRequest) => ({
   ...(asked.effects.length > 0 ? { effects: asked.effects } : {}),
   ...(asked.target.length > 0 ? { target: asked.target } : {}),
   ...(asked.position === null ? {} : { position: asked.position }),
+  ...(asked.reference.length > 0 ? { reference: asked.reference } : {}),
   figures: asked.figures,
   ...(Object.keys(asked.reading.columns).length > 0 ? { columns: asked.reading.columns } : {}),
   ...(asked.limit === null ? {} : { limit: asked.limit, seed: asked.seed }),

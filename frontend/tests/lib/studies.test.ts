@@ -67,6 +67,7 @@ describe('a study request', () => {
     effects: [],
     target: [],
     position: null,
+    reference: [],
     figures: ['entropy'],
     limit: null,
     seed: 7,
@@ -100,8 +101,11 @@ describe('a study request', () => {
 
   it('names effects, and what they are about', () => {
     const effects = [{ name: 'ablation', how: 'zero' }]
-    expect(requestBody({ ...asked, effects, target: [' Mary', ' John'], position: -2 })).toMatchObject({
+    expect(
+      requestBody({ ...asked, effects, target: [' Mary', ' John'], position: -2, reference: ['The cat'] }),
+    ).toMatchObject({
       effects,
+      reference: ['The cat'],
       target: [' Mary', ' John'],
       position: -2,
     })

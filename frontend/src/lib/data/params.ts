@@ -45,15 +45,6 @@ export function withDefaults(params: unknown, values: Params, omitted: readonly 
   return { ...rest, properties: Object.fromEntries(entries) }
 }
 
-/** A JSON Schema of parameters where one of them has fewer options. */
-export function withoutOptions(params: unknown, name: string, values: readonly string[]): unknown {
-  const { properties = {}, ...rest } = params as Schema
-  const { [name]: field } = properties
-  if (!field?.enum) return params
-  const options = field.enum.filter((option) => !values.includes(String(option)))
-  return { ...rest, properties: { ...properties, [name]: { ...field, enum: options } } }
-}
-
 function fieldOf(name: string, outer: Schema): ParamField {
   // An optional parameter is a union of one schema and null.
   const schema = { ...outer, ...(outer.anyOf?.find(({ type }) => type !== 'null') ?? {}) }

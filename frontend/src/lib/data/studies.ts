@@ -150,6 +150,8 @@ export interface StudyRequest {
   effects: readonly EffectRequest['method'][]
   target: Target
   position: number | null
+  /** Texts over which ablation takes the mean; empty if it needs none. */
+  reference: readonly string[]
   figures: string[]
   /** Null for all rows. */
   limit: number | null

@@ -2,39 +2,53 @@
 import type { Declaration } from './analysis'
 import { type EffectRequest, methodRequest, methodValues, missing, needs, type OtherTexts, offered } from './effects'
 import { headNumber } from './measures'
-import { type Params, withDefaults, withoutOptions } from './params'
+import { type Params, withDefaults } from './params'
 
 /** The method that a figure of effects is drawn for if none is named. */
 export const USUAL = 'contribution'
 /** Stands for the other text of every input. */
 const PAIRED = 'paired'
 
-const texts = (paired: boolean): OtherTexts => ({ against: paired ? PAIRED : '', reference: [] })
+/** The texts of a study beside those of its inputs. */
+export interface StudyTexts {
+  /** Every input has another text. */
+  paired: boolean
+  /** Texts over which ablation takes the mean, for all inputs. */
+  reference: readonly string[]
+}
+
+const othersOf = ({ paired, reference }: StudyTexts): OtherTexts => ({ against: paired ? PAIRED : '', reference })
 
 /** Tokens that heads raise are not reported. */
-const valuesOf = (method: Declaration, text: string, paired: boolean): Params => ({
-  ...methodValues(method, text, texts(paired)),
+const valuesOf = (method: Declaration, text: string, texts: StudyTexts): Params => ({
+  ...methodValues(method, text, othersOf(texts)),
   writes: 0,
 })
 
-/** A method with the parameters that studies offer: they read no reference texts. `paired`: every input has another text. */
-export function offeredInStudies(method: Declaration, paired: boolean): Declaration {
-  const { parameter = '', values = [] } = method.texts.reference ?? {}
-  const own = offered(method, texts(paired))
-  return { ...own, params: withoutOptions(withDefaults(own.params, {}, ['writes']), parameter, values) }
+/** A method with the parameters that studies offer. */
+export function offeredInStudies(method: Declaration, texts: StudyTexts): Declaration {
+  const own = offered(method, othersOf(texts))
+  return { ...own, params: withDefaults(own.params, {}, ['writes']) }
 }
 
+/** Whether a method with these parameters, as JSON, needs reference texts. */
+export const needsReference = (method: Declaration, text: string, texts: StudyTexts): boolean =>
+  needs(method, valuesOf(method, text, texts), 'reference')
+
 /** What has to be chosen before a study computes these effects; empty if nothing has. `text`: its parameters, as JSON. */
-export function missingInStudies(method: Declaration, text: string, paired: boolean): string {
-  const values = valuesOf(method, text, paired)
-  return needs(method, values, 'against') && !paired
+export function missingInStudies(method: Declaration, text: string, texts: StudyTexts): string {
+  const values = valuesOf(method, text, texts)
+  return needs(method, values, 'against') && !texts.paired
     ? `${method.title} needs another text for every input. Choose its column under Data.`
-    : missing(method, values, texts(paired))
+    : missing(method, values, othersOf(texts))
 }
 
 /** How a study requests a method; undefined while something has to be chosen first. */
-export const studyMethod = (method: Declaration, text: string, paired: boolean): EffectRequest['method'] | undefined =>
-  methodRequest(method, valuesOf(method, text, paired), texts(paired))?.method
+export const studyMethod = (
+  method: Declaration,
+  text: string,
+  texts: StudyTexts,
+): EffectRequest['method'] | undefined => methodRequest(method, valuesOf(method, text, texts), othersOf(texts))?.method
 
 /** The numbers that a study keeps of a method: the mean effect, and how often a head raises the target. */
 export const studyNumbers = (method: Declaration): Declaration[] => [

@@ -1,10 +1,10 @@
 /** A study in preparation: its data set, as parsed by the server, and all other choices. */
 import type { Declaration, KindSupport, Method } from '../../lib/data/analysis'
-import { readOutput } from '../../lib/data/effects'
+import { readLines, readOutput } from '../../lib/data/effects'
 import { resolveMechanism } from '../../lib/data/mechanism'
 import { type Params, pickParams, replaceParams } from '../../lib/data/params'
 import type { Dataset, DatasetItem, ParseOptions, Studies, StudyRequest } from '../../lib/data/studies'
-import { missingInStudies, studyMethod, USUAL } from '../../lib/data/study-effects'
+import { missingInStudies, needsReference, type StudyTexts, studyMethod, USUAL } from '../../lib/data/study-effects'
 import { latest } from '../../lib/net/latest'
 import type { StudySelection } from './selection.svelte'
 
@@ -35,6 +35,8 @@ const START = {
   target: '',
   minus: '',
   position: '',
+  /** Reference texts of ablation, one per line. */
+  reference: '',
   /** Empty for all rows. */
   limit: '',
   seed: '0',
@@ -92,18 +94,26 @@ export class Draft {
     this.set({ effectParams: replaceParams(this.choices.effectParams, method, params) })
   }
 
-  /** Every input has another text for patching. */
-  get paired(): boolean {
-    return 'against' in (this.dataset?.chosen ?? {})
+  /** The texts beside those of the inputs: every input has another one for patching if a column is chosen for it. */
+  get texts(): StudyTexts {
+    return { paired: 'against' in (this.dataset?.chosen ?? {}), reference: readLines(this.choices.reference) }
   }
 
   /** What has to be chosen for the effects, among these methods; empty if nothing has. */
   missing(methods: readonly Declaration[]): string {
-    const judges = methods.filter(({ name }) => this.judges.includes(name))
-    return (
-      judges.map((method) => missingInStudies(method, this.effectParamsOf(method.name), this.paired)).find(Boolean) ??
-      ''
+    const said = this.#chosen(methods).map((method) =>
+      missingInStudies(method, this.effectParamsOf(method.name), this.texts),
     )
+    return said.find(Boolean) ?? ''
+  }
+
+  /** Whether one of the chosen among these methods needs reference texts. */
+  needsReference(methods: readonly Declaration[]): boolean {
+    return this.#chosen(methods).some((method) => needsReference(method, this.effectParamsOf(method.name), this.texts))
+  }
+
+  #chosen(methods: readonly Declaration[]): Declaration[] {
+    return methods.filter(({ name }) => this.judges.includes(name))
   }
 
   /** Look up what a model supports. */
@@ -209,11 +219,12 @@ export class Draft {
       against: now.against === 'nothing' || now.than === '' ? null : other,
       lenses: now.lenses,
       measures: now.measures,
-      effects: effects
-        .filter(({ name }) => judges.includes(name))
-        .flatMap((method) => studyMethod(method, this.effectParamsOf(method.name), this.paired) ?? []),
+      effects: this.#chosen(effects).flatMap(
+        (method) => studyMethod(method, this.effectParamsOf(method.name), this.texts) ?? [],
+      ),
       target: typed.flatMap((text) => readOutput(text, []) ?? []),
       position: judges.length > 0 ? integerOf(now.position) : null,
+      reference: this.needsReference(effects) ? this.texts.reference : [],
       figures: now.figures,
       limit: countOf(now.limit),
       seed: Math.max(0, Math.trunc(Number(now.seed)) || 0),
