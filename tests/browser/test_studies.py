@@ -124,7 +124,9 @@ def test_effects_of_heads(visit: Visit, server: Server) -> None:
     page.get_by_role("checkbox", name="Effects of heads", exact=True).check()
     expect(effects.get_by_role("checkbox", name="Direct contribution", exact=True)).to_be_checked()
     effects.get_by_role("checkbox", name="Ablation", exact=True).check()
-    page.get_by_role("group", name="Ablation", exact=True).get_by_role("combobox", name="how").select_option("reference")
+    page.get_by_role("group", name="Ablation", exact=True).get_by_role("combobox", name="how").select_option(
+        "reference"
+    )
     expect(page.get_by_text("Type at least one reference text.")).to_be_visible()
     texts = page.get_by_role("textbox", name="Reference texts")
     texts.fill("The mat.\n\nA cat sat.")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from headscope.errors import Unknown
+from headscope.jobs import JobKind
 from headscope.server.service import Service
 from headscope.settings import Settings
 from headscope.store import Stored
@@ -46,6 +47,17 @@ def test_damage_that_has_been_repaired(service: Service, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(service.results, "get", read_damaged)
     assert service.find_or_recompute(IDS[1])[1] is not None
+
+
+@pytest.mark.parametrize("kind", ["analysis", "study", "effect", "head-scores"])
+def test_damage_without_a_request(service: Service, kind: JobKind) -> None:
+    """A result that cannot be computed again is unknown as what it was."""
+    write(service.results, 1)
+    (service.settings.home / "results" / "00" / IDS[1] / "manifest.json").write_bytes(b"cut")
+    with pytest.raises(Unknown) as raised:
+        service.find_or_recompute(IDS[1], kind)
+    assert raised.value.code == f"unknown-{kind}"
+    assert service.results.get(IDS[1]) is None
 
 
 def test_others_keep_what_one_forgets(service: Service) -> None:

@@ -243,7 +243,7 @@ class Service:
         try:
             return self.find(id_, kind)
         except Corrupt:
-            self.recompute(id_)
+            self.recompute(id_, kind)
         return self.find(id_, kind)  # which may be intact by now, so that nothing was queued
 
     def _look_up(self, id_: str) -> tuple[Job | None, Stored | None]:
@@ -293,7 +293,7 @@ class Service:
         try:
             return reader(self._find_readable(id_, kind))
         except Corrupt:
-            self.recompute(id_)
+            self.recompute(id_, kind)
             raise
 
     def _find_readable(self, id_: str, kind: JobKind) -> Stored:
@@ -305,17 +305,17 @@ class Service:
                 raise Corrupt from None
             raise
 
-    def recompute(self, id_: str) -> None:
+    def recompute(self, id_: str, kind: JobKind) -> None:
         """Quarantine a corrupt result and compute it again. Raises Unknown if its request is not known, DatabaseUnavailable if nothing can be queued."""
         with self._repairing:  # only one of many concurrent readers queues it
             self.database.enqueue([])  # raises if nothing can be queued; quarantining it first would lose it
             if not self.results.quarantine(id_):
                 return
-            logger.warning("analysis %s is corrupt on disk: quarantined, will be computed again", id_)
+            logger.warning("%s %s is corrupt on disk: quarantined, will be computed again", _noun(kind), id_)
             metrics.count("corrupt_results")
             job = self.database.get(id_)
             if job is None:
-                raise unknown_job("analysis")
+                raise unknown_job(kind)
             self.studies.resubmit(job) if job.kind == "study" else self.database.enqueue([job.work], batch=job.batch)
             self._repairs.add(id_)
         self.jobs.wake()

@@ -158,7 +158,7 @@ def describe_analysis(service: Service, id_: str, job: Job | None, stored: Store
     try:
         return analyses.to_document(id_, job, stored, service.queue_position(job) if job else None)
     except Corrupt:
-        service.recompute(id_)
+        service.recompute(id_, "analysis")
         return analyses.to_document(id_, *service.find(id_))
 
 
