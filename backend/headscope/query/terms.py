@@ -5,19 +5,23 @@ from __future__ import annotations
 import difflib
 import re
 from collections import ChainMap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
 from ..core.declarations import Quantity
+from ..core.right_key import SCORES
 from ..effects.quantities import EFFECT_QUANTITIES
 from ..errors import InvalidQuery
 from ..lenses import LENSES
 from ..measures import MEASURES
 
 PLACES = ("layer", "head")
-# What queries read: measures, and the effects that studies keep.
-KNOWN = cast("Mapping[str, Quantity]", ChainMap(cast("dict[str, Quantity]", MEASURES), EFFECT_QUANTITIES))
+# What queries read: measures, and the effects and scores that studies keep.
+KNOWN = cast(
+    "Mapping[str, Quantity]",
+    ChainMap(cast("dict[str, Quantity]", MEASURES), EFFECT_QUANTITIES, {SCORES.name: SCORES}),
+)
 # How alike the maps of a head and of another are: `like.3.1`.
 LIKE = "like"
 Direction = Literal["asc", "desc"]
@@ -120,13 +124,19 @@ def match_name(text: str, names: Iterable[str]) -> list[str]:
 
 
 def _check_lens(measure: str, lens: str, position: int) -> str:
-    # Effects are the same through every lens.
-    offered = MEASURES[measure].lenses if measure in MEASURES else ()
+    offered = _lenses_of(measure)
     if lens and lens not in offered:
         raise InvalidQuery(
             f"{measure} is not defined for this lens. Available: {', '.join(offered) or 'none'}.", position
         )
     return lens
+
+
+def _lenses_of(measure: str) -> Sequence[str]:
+    """Return the lenses of a measure. Effects are the same through every lens, and scores are about the lens."""
+    if measure == SCORES.name:
+        return [name for name, lens in LENSES.items() if lens.of == "heads"]
+    return MEASURES[measure].lenses if measure in MEASURES else ()
 
 
 def suggest(text: str, known: Iterable[str]) -> str:

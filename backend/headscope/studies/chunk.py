@@ -15,6 +15,7 @@ from ..analysis.request import AnalysisRequest, check_capabilities
 from ..analysis.result import MemorySink, Result
 from ..capture import examine
 from ..core.arrays import Array
+from ..core.right_key import SCORES
 from ..errors import HeadscopeError, InvalidRequest, NonFinite, Unsupported
 from ..measures import MEASURES
 from ..models.loading import Model
@@ -24,7 +25,6 @@ from .comparison import HeadSimilarity, VariantComparison
 from .data.dataset import Row
 from .effects import effects_of
 from .plan import count_tokens
-from .quantities import SCORES
 from .request import StudyRequest, check_effects
 
 # Maximum bytes of maps in memory when variants are compared.

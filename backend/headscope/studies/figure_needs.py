@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ..core.right_key import SCORES
 from ..effects.quantities import JUDGES
-from .quantities import SCORES
 
 # A second variant, texts with entity labels, all of the figure's lenses, effects of heads, or labels that mark where heads should look.
 Requirement = Literal["against", "labels", "lenses", "effects", "truth"]

@@ -32,13 +32,13 @@ from ..analysis.request import (
     versions,
 )
 from ..core.declarations import Declaration
+from ..core.right_key import SCORES
 from ..effects.base import ChosenEffect
 from ..effects.quantities import JUDGES
 from ..errors import InvalidRequest, Unknown, Unsupported
 from ..models.facts import Facts
 from .data.dataset import Row
 from .figure_needs import FIGURE_NEEDS
-from .quantities import SCORES
 
 # Increased whenever the same study would give different numbers than before.
 SCHEMA = 1

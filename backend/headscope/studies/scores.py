@@ -12,11 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ..core.arrays import Array
+from ..core.right_key import COLUMNS
 from ..core.tokens import Token
 from . import statistics
 
-# The chance that a largest entry is on the right key, and 1 / the rank of that key; the latter on the inputs by which a head is chosen, and both on the others, NaN elsewhere.
-COLUMNS = ("accuracy", "reciprocal_rank", "selection", "held_out_accuracy", "held_out_reciprocal_rank")
 BASELINES = ("uniform", "previous-token", "first-token")
 
 

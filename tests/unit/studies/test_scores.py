@@ -10,7 +10,7 @@ import pytest
 import headscope
 from headscope import Model
 from headscope.core.tokens import Token
-from headscope.errors import NotReady
+from headscope.errors import InvalidQuery, NotReady
 from headscope.studies.scores import BASELINES, KeyQuestion, questions_of
 from headscope.studies.statistics import bootstrap_weights, hash_rows
 
@@ -117,6 +117,21 @@ def test_a_head_has_its_scores_and_other_lenses_have_none_of_one(study: Any) -> 
     numbers = {one["column"]: one["mean"] for one in study.head(5, 11)["numbers"] if one["measure"] == "right_key"}
     assert numbers["accuracy"] == pytest.approx(study.stat("right_key").mean[5, 11, 0])
     assert [one for one in study.head(5, 11, lens="rollout")["numbers"] if one["measure"] == "right_key"] == []
+
+
+def test_queries_read_scores(study: Any) -> None:
+    """Through the lens of the search or of the term; a lens of layers has no heads."""
+    found = study.find("right_key.accuracy > 0 order by right_key.reciprocal_rank@norm desc")
+    weights, norm = (study.stat("right_key", lens).input_mean for lens in ("weights", "norm"))
+    assert {(one.layer, one.head) for one in found.heads} == set(zip(*np.nonzero(weights[..., 0] > 0), strict=True))
+    ranks = [one.values["right_key.reciprocal_rank@norm"] for one in found.heads]
+    assert ranks == pytest.approx([norm[one.layer, one.head, 1] for one in found.heads])
+    assert ranks == sorted(ranks, reverse=True)
+    assert study.find("order by right_key.accuracy desc", lens="rollout").heads[0].values["right_key.accuracy"] == (
+        pytest.approx(weights[..., 0].max())
+    )
+    with pytest.raises(InvalidQuery, match="not defined for this lens"):
+        study.find("right_key.accuracy@rollout > 0")
 
 
 def token(word: int | None, label: str | None = None) -> Token:

@@ -10,9 +10,9 @@ import numpy as np
 
 from ...core.arrays import Array
 from ...core.csv_text import Cell
+from ...core.right_key import SCORES
 from ...errors import NotReady
 from ...lenses import LENSES
-from ...studies.quantities import SCORES
 from ...studies.results.summary import Means, StudySummary, mean_over, pick_column
 from ...studies.scores import BASELINES
 from ..figure import Drawing

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,7 @@ def find(summary: StudySummary, where: str, lens: str = "weights", variant: int 
             layers=described["layers"],
             heads=described["heads"],
             exists=_existing(summary, variant),
-            computed=summary.document["measures"],
+            computed={name: _of_heads(lenses) for name, lenses in summary.document["measures"].items()},
             values=lambda measure, of: _means(summary, measure, of, variant),
             lens=lens,
         ),
@@ -47,6 +47,11 @@ def _check_lens(summary: StudySummary, lens: str) -> None:
     if lens not in LENSES or lens not in [*summary.document["lenses"], "weights"]:
         known = ", ".join(summary.document["lenses"])
         raise Unsupported(f"Available lenses of this study: {known}.", pointer="/lens")
+
+
+def _of_heads(lenses: Sequence[str]) -> list[str]:
+    """Return the lenses with one map per head: scores are also about those of layers, and about baselines."""
+    return [name for name in lenses if name in LENSES and LENSES[name].of == "heads"]
 
 
 def _existing(summary: StudySummary, variant: int) -> Array:

@@ -1,4 +1,4 @@
-/** Effects of heads in a study: its methods and their parameters, and the numbers that it keeps of them. */
+/** Effects of heads in a study: its methods and their parameters, and the numbers that it keeps of them and of scores. */
 import type { Declaration } from './analysis'
 import { type EffectRequest, methodRequest, methodValues, missing, needs, type OtherTexts, offered } from './effects'
 import { headNumber } from './measures'
@@ -62,4 +62,17 @@ export const studyNumbers = (method: Declaration): Declaration[] => [
     range: [0, 1],
     signed: false,
   }),
+]
+
+const score = (column: string, title: string, doc: string) =>
+  headNumber({ name: `right_key.${column}`, title, doc, not: '', unit: '1', range: [0, 1], signed: false })
+
+/** The numbers that a study keeps of how lenses find the keys that labels mark as right. */
+export const SCORES: Declaration[] = [
+  score(
+    'accuracy',
+    'Right key: accuracy',
+    'How often the largest entry of a row is on the key that labels mark as right.',
+  ),
+  score('reciprocal_rank', 'Right key: reciprocal rank', '1 / the rank of the right key among the entries of its row.'),
 ]
