@@ -17,6 +17,7 @@ from .library.from_attentions import from_attentions as from_attentions
 from .library.head_scores import HeadScores as HeadScores
 from .library.head_scores import head_scores as head_scores
 from .library.notebook import show as show
+from .library.site import export_site as export_site
 from .library.study import Study as Study
 from .library.training import attend_by as attend_by
 from .library.training import learn_pasta as learn_pasta

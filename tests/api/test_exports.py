@@ -110,7 +110,7 @@ def test_page_is_one_document(tmp_path: Path, viewer: Path) -> None:
     assert text.lower().count("</script") == text.count("<script type=")
     script = re.search(r'<script type="module">(.*)</script>', text)
     assert script
-    assert html.escape(f"script-src 'sha256-{standalone._digest(script[1])}'") in text
+    assert html.escape(f"script-src 'sha256-{standalone.digest(script[1])}'") in text
 
 
 @pytest.mark.parametrize(("precision", "bound"), [("float16", 2**-11), ("uint8", 0.51 / 127)])

@@ -19,7 +19,8 @@ import pytest
 from numpy.typing import NDArray
 from playwright.sync_api import Browser, Download, Locator, Request, expect
 
-from tests.browser.axe import check
+import headscope
+from tests.browser.axe import check, complaints
 from tests.browser.visit import Visit, address, box, comes_to, picture
 from tests.support.server import Server, eventually
 
@@ -130,6 +131,33 @@ def test_values_are_exact(server: Server, file: Path, analysis: str, browser: Br
     side = place["width"] - 74
     visit.page.mouse.move(place["x"] + 74 + side * 2.5 / tokens, place["y"] + 74 + side * 3.5 / tokens)
     expect(visit.page.get_by_text(f"{value:.4f}").first).to_be_visible()
+    visit.close()
+
+
+def test_several_as_a_site(server: Server, analysis: str, browser: Browser, tmp_path: Path) -> None:
+    """From a list to an analysis and back, as files; every page is accessible, light, dark and narrow, and fits into the window."""
+    (tmp_path / "cat.safetensors").write_bytes(export(server, analysis, "safetensors"))
+    folder = tmp_path / "a site"
+    headscope.export_site(folder, {"A cat": tmp_path / "cat.safetensors", "Again": tmp_path / "cat.safetensors"})
+    visit = Alone(browser, folder)
+    page = visit.page
+    page.goto(f"{visit.root}/index.html")
+    expect(page.get_by_role("heading", level=2)).to_have_text(["A cat", "Again"])
+    expect(page.get_by_text(TEXT)).to_have_count(2)
+    for scheme, width in (("light", 1366), ("dark", 390)):
+        page.emulate_media(color_scheme=scheme)
+        page.set_viewport_size({"width": width, "height": 768})
+        comes_to(lambda: complaints(page), [])
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.emulate_media(color_scheme="light")
+    page.set_viewport_size({"width": 1366, "height": 768})
+    page.get_by_role("link", name="Again").click()
+    visit.painted("head")
+    expect(visit.text).to_have_value(TEXT)
+    assert page.evaluate("document.documentElement.scrollHeight <= innerHeight")
+    check(visit)
+    page.get_by_role("link", name="Attention heads").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Attention heads")
     visit.close()
 
 

@@ -24,6 +24,7 @@ COMMANDS = {
         "effect",
         'Print what every head does to a prediction of TEXT ("-" reads standard input): to one logit, or to a difference.',
     ),
+    "export-site": ("export_site", "Write analyses as a static site, for any web host."),
     "head-scores": (
         "head_scores",
         "Test what every head is for, such as induction, on prompts made for the model.",

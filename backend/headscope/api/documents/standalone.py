@@ -12,6 +12,7 @@ import hashlib
 import html
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from math import prod
@@ -64,9 +65,23 @@ PAGE = """<!doctype html>
 <style>{style}</style>
 </head>
 <body>
-<div id="app" data-fragment="{fragment}"></div>
+{above}<div id="app" data-fragment="{fragment}"></div>
 <noscript>This page draws attention maps in the browser and needs JavaScript; it needs no network.</noscript>
 """
+
+
+# The line above the viewer that leads back to a site's list; the viewer leaves room for `--above`.
+ABOVE = '<nav class="site"><a href="{href}">← {title}</a></nav>\n'
+ABOVE_STYLE = ":root{--above:28px}nav.site{height:28px;padding:6px 16px 0;overflow:hidden;white-space:nowrap}nav.site a{color:var(--muted)}"
+
+
+@dataclass(frozen=True)
+class SitePlace:
+    """The place of a page in a site of several: its own title, and the site's title and list, relative to the page."""
+
+    title: str
+    site: str
+    list_href: str
 
 
 def page_folder() -> Path:
@@ -80,14 +95,17 @@ def write_page(id_: str, source: Source, path: Path, models: list[ModelCard], fr
     save(stream_page(id_, source, models, fragment), path)
 
 
-def stream_page(id_: str, source: Source, models: list[ModelCard], fragment: str = "") -> Chunks:
+def stream_page(
+    id_: str, source: Source, models: list[ModelCard], fragment: str = "", place: SitePlace | None = None
+) -> Chunks:
     """Stream the page of an analysis or of a selection of its heads.
 
-    `models` describes its model, if known; `fragment` selects the initial view, such as head=4.5. Raises what stream_html raises.
+    `models` describes its model, if known; `fragment` selects the initial view, such as head=4.5; `place` is for a page of a site. Raises what stream_html
+    raises.
     """
     if isinstance(source, Selection):
         fragment = _open_one_of(source.names, fragment)
-    return stream_html(source, page_folder() / "viewer", describe_source(id_, source, models), fragment)
+    return stream_html(source, page_folder() / "viewer", describe_source(id_, source, models), fragment, place)
 
 
 def describe_source(id_: str, source: Source, models: list[ModelCard]) -> dict[str, bytes]:
@@ -111,13 +129,15 @@ def _open_one_of(heads: list[str], fragment: str) -> str:
     return fragment if view.get("head") in heads else urlencode({**view, "head": heads[0]})
 
 
-def stream_html(stored: Source, viewer: Path, answers: dict[str, bytes], fragment: str = "") -> Chunks:
+def stream_html(
+    stored: Source, viewer: Path, answers: dict[str, bytes], fragment: str = "", place: SitePlace | None = None
+) -> Chunks:
     """Stream the viewer and an analysis, with one layer in memory at a time, or with the whole page if it has factors. `answers` are JSON responses by path.
 
     Raises BudgetExceeded if the maps are too large for a page, Unsupported if the viewer is not built, Corrupt if the result is damaged.
     """
     precision = choose_precision(stored)
-    head, script = draw_frame(stored, viewer, fragment)
+    head, script = draw_frame(stored, viewer, fragment, place)
     embedded: Iterable[bytes] = (
         _embed(path, answer)
         for path, answer in chain(
@@ -133,13 +153,30 @@ def stream_html(stored: Source, viewer: Path, answers: dict[str, bytes], fragmen
     yield script
 
 
-def draw_frame(stored: Source, viewer: Path, fragment: str) -> tuple[bytes, bytes]:
+def draw_frame(stored: Source, viewer: Path, fragment: str, place: SitePlace | None = None) -> tuple[bytes, bytes]:
     """Return what comes before and after the responses. Raises Unsupported if the viewer is not built."""
     script, style = _read_viewer(viewer, "js"), _read_viewer(viewer, "css")
-    policy = POLICY.format(script=_digest(script), style=_digest(style))
-    title = html.escape(f"Headscope: {stored.document['request']['model']}, {len(stored.document['tokens'])} tokens")
-    head = PAGE.format(policy=html.escape(policy), title=title, style=style, fragment=html.escape(fragment))
+    title, above = f"Headscope: {stored.document['request']['model']}, {len(stored.document['tokens'])} tokens", ""
+    if place:
+        title, style = f"{place.title} · {place.site}", style + ABOVE_STYLE
+        above = ABOVE.format(href=html.escape(place.list_href), title=html.escape(place.site))
+    policy = POLICY.format(script=digest(script), style=digest(style))
+    head = PAGE.format(
+        policy=html.escape(policy), title=html.escape(title), style=style, above=above, fragment=html.escape(fragment)
+    )
     return head.encode(), f'<script type="module">{script}</script>\n</body>\n</html>\n'.encode()
+
+
+def most_bytes(stored: Source, answers: dict[str, bytes]) -> int:
+    """Return the largest size that the page of a source without factors can have, in bytes: nothing in it gets smaller by gzip.
+
+    Raises BudgetExceeded and Unsupported as stream_html does.
+    """
+    head, script = draw_frame(stored, page_folder() / "viewer", "")
+    maps = _entries(stored, stored.document["kept"]) * WIDTH[choose_precision(stored)]
+    # Thumbnails are there twice, with and without special tokens.
+    arrays = 2 * sum(values.nbytes for values in stored.arrays.values())
+    return len(head) + len(script) + (maps + arrays + sum(map(len, answers.values()))) * 4 // 3
 
 
 def choose_precision(stored: Source) -> Precision:
@@ -281,5 +318,6 @@ def _read_viewer(folder: Path, kind: str) -> str:
     return re.sub(r"</(?=script|style)", r"<\\/", text, flags=re.IGNORECASE)
 
 
-def _digest(text: str) -> str:
+def digest(text: str) -> str:
+    """Return the SHA-256 of a script or style, as a content security policy names it."""
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
