@@ -38,11 +38,10 @@ def agrees(row: np.ndarray, question: KeyQuestion, larger: int, equal: int) -> b
     """Return whether a rank is that of a row, apart from rounding. An entry without a reading is the smallest."""
     row = np.nan_to_num(row, nan=-np.inf)
     margin = TOLERANCE * float(np.abs(row[np.isfinite(row)]).max(initial=0))
-    own = max(float(row[key]) for key in question.right)
-    others = [float(row[key]) for key in question.keys if key not in question.right]
-    surely = sum(entry > own + margin for entry in others)
-    possibly = sum(entry >= own - margin for entry in others)
-    return surely <= larger and larger + equal <= possibly
+    own = row[question.right].max()
+    others = row[[key for key in question.keys if key not in question.right]]
+    surely, possibly = (others > own + margin).sum(), (others >= own - margin).sum()
+    return bool(surely <= larger and larger + equal <= possibly)
 
 
 def check_truth(kind: str, data: Path, inputs: int) -> dict[str, Any]:
@@ -61,6 +60,7 @@ def check_truth(kind: str, data: Path, inputs: int) -> dict[str, Any]:
             number -= 1
             break
         counts.update(check(known, untrained, case, found))
+        print(f"{kind}: {number} inputs, {counts.total():,} ranks", flush=True)
     different = {name: count for (name, right), count in counts.items() if not right}
     return {"inputs": number, "ranks": counts.total(), "different": sum(different.values()), "by name": different}
 
@@ -95,34 +95,35 @@ def check_edges(kind: str, inputs: int) -> dict[str, Any]:
         if not found:
             number -= 1
             break
-        again = [effect_of(known, ids, *map(int, edge)) for edge in found["edges"][:EDGES]]
+        maps = SlowMaps(known, ids)
+        again = [effect_of(maps, *map(int, edge)) for edge in found["edges"][:EDGES]]
         judged += len(again)
         difference = max(difference, *(np.abs(again - found["effect"][:EDGES]) / np.abs(found["effect"]).max()))
-        for name, one in entry_differences(known, ids, found):
+        for name, one in entry_differences(maps, found):
             entries[name] = max(entries.get(name, 0.0), one)
+        print(f"{kind}: {number} inputs", flush=True)
     by_name = {name: float(f"{one:.1e}") for name, one in entries.items()}
     return {"inputs": number, "edges": judged, "difference": float(f"{difference:.1e}"), "entries": by_name}
 
 
-def entry_differences(known: Slow, ids: list[int], found: Mapping[str, np.ndarray]) -> Iterator[tuple[str, float]]:
+def entry_differences(maps: SlowMaps, found: Mapping[str, np.ndarray]) -> Iterator[tuple[str, float]]:
     """Yield by how much the stored entries of the edges of every name differ from the definition, relative to the largest of them."""
-    maps, last = SlowMaps(known, ids), len(ids) - 1
+    last = maps.count - 1
     target = (int(maps.logits(last).argmax()),)
-    shape = len(maps.layers), len(maps.layers[0].weights), len(ids)
+    shape = len(maps.layers), len(maps.layers[0].weights), maps.count
     for name in (key.removesuffix("/entry") for key in found if key.endswith("/entry")):
         if name != "random":
-            rows = BASELINES[name](last, len(ids))[None, None] if name in BASELINES else maps.row(name, last, target)
+            rows = BASELINES[name](last, maps.count)[None, None] if name in BASELINES else maps.row(name, last, target)
             own = np.broadcast_to(rows, shape)[tuple(found["edges"].T)]
             largest = np.abs(own).max()
             yield name, float(np.abs(own - found[f"{name}/entry"]).max() / largest) if largest else 0.0
 
 
-def effect_of(known: Slow, ids: list[int], layer: int, head: int, key: int) -> float:
+def effect_of(maps: SlowMaps, layer: int, head: int, key: int) -> float:
     """Return by how much the largest logit falls without an edge of the last token."""
-    before, after = (
-        numbers(known.logits(known.layers(ids, cut=cut)[-1].after[-1])) for cut in (None, Cut(layer, head, key))
-    )
-    return float((before - after)[before.argmax()])
+    before = maps.logits(-1)
+    without = maps.slow.layers(maps.ids, cut=Cut(layer, head, key))[-1].after[-1]
+    return float((before - numbers(maps.slow.logits(without)))[before.argmax()])
 
 
 def main() -> None:

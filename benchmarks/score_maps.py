@@ -24,8 +24,7 @@ class SlowMaps:
 
     def __init__(self, slow: Slow, ids: Sequence[int]) -> None:
         self.slow, self.ids, self.count = slow, list(ids), len(ids)
-        with torch.no_grad():
-            self.layers = slow.layers(ids)
+        self.layers = slow.layers(ids)
         of_layers = {
             "norm-residual": self._lengths,
             "norm-rollout": self._rolled_lengths,
@@ -33,7 +32,7 @@ class SlowMaps:
             "alti": self._alti,
         }
         self._of_layers = {name: cache(made) for name, made in of_layers.items()}
-        self._pass = cache(lambda way: slow.layers(ids, way))
+        self._pass = cache(lambda way: self.layers if way == PLAIN else slow.layers(ids, way))
         self._padded = cache(lambda: slow.layers([*ids, *[0] * (PADDED - len(ids))], real=len(ids)))
 
     def row(self, name: str, query: int, target: Sequence[int] = ()) -> np.ndarray:
@@ -187,6 +186,8 @@ def _most_even(row: np.ndarray, values: np.ndarray) -> np.ndarray:
         step = np.linalg.lstsq(curve, slope, rcond=None)[0]
         while _even(basis, wanted, at - step)[1] > above and np.abs(step).max() > 1e-12:
             step = step / 2
+        if np.abs(step).max() <= 1e-12:  # nothing helps any longer
+            break
         at = at - step
     return even
 

@@ -13,6 +13,7 @@ from benchmarks import scores
 from benchmarks.score_cases import Case, antecedent, head_noun, repetitions
 from benchmarks.score_check import check, effect_of, entry_differences
 from benchmarks.score_edges import BOUNDS, EDGES, correlation, draw, effects, faithfulness, logits_with, measure
+from benchmarks.score_maps import SlowMaps
 from benchmarks.score_slow import numbers, slow
 from benchmarks.score_summary import Judged, summary
 from benchmarks.scores import edges_of, judge, once, random_twin, readable
@@ -162,7 +163,7 @@ def test_edges_have_the_effects_that_slow_code_finds():
     edges = np.array([*places, (1, 3, 0)])
     target, found = effects(model, IDS, edges, (3, 4, 15))
     assert int(numbers(known.logits(known.layers(IDS)[-1].after[-1])).argmax()) == target
-    assert found == pytest.approx([effect_of(known, IDS, *edge) for edge in edges.tolist()], abs=2e-4)
+    assert found == pytest.approx([effect_of(SlowMaps(known, IDS), *edge) for edge in edges.tolist()], abs=2e-4)
     assert np.abs(found).max() > 0.01
 
 
@@ -170,11 +171,12 @@ def test_entries_of_edges_are_those_of_slow_code():
     model = decoder()
     names = [*readable(model, IDS), "previous-token", "first-token", "random", "contribution"]
     found = dict(edges_of(model, IDS, 0, names))
-    differences = dict(entry_differences(slow(model.module), IDS, found))
+    maps = SlowMaps(slow(model.module), IDS)
+    differences = dict(entry_differences(maps, found))
     assert set(differences) == set(names) - {"random"}
     assert {name: one for name, one in differences.items() if one > 1e-4} == {}
     found["alti/entry"] = found["alti/entry"] * 1.01
-    assert dict(entry_differences(slow(model.module), IDS, found))["alti"] > 1e-3
+    assert dict(entry_differences(maps, found))["alti"] > 1e-3
 
 
 def test_what_is_stored_is_not_computed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
