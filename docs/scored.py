@@ -128,4 +128,6 @@ def _size(found: dict[str, Any]) -> str:
     size = f"`{found['model']}`, {found['inputs']} inputs, {found['questions']:,} questions."
     if check is None:
         return size
-    return f"{size} Slow code in float64 ranked again on {check['inputs']} of the inputs: {check['ranks'] - check['different']:,} of {check['ranks']:,} ranks agree."
+    rows = "every row" if "by name" in check else "six of the rows"  # earlier records tell no names
+    agree = f"{check['ranks'] - check['different']:,} of {check['ranks']:,} ranks agree"
+    return f"{size} Slow code in float64 ranked {rows} again on {check['inputs']} of the inputs: {agree}."
