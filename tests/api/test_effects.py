@@ -7,13 +7,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
-from safetensors.numpy import load
+from safetensors.numpy import load, save
 
 import headscope
+from headscope.analysis.effect_request import NOTHING_READ
 from headscope.api.documents.effects import LATER
+from headscope.models.jacobian_lens import SHAPE, UNREADABLE
 from headscope.models.support import BEFORE_DECODER, NO_HEAD
+from headscope.server.datasets import NO_ROWS
 from headscope.server.effects import PLAIN
 from headscope.store.manifest import Manifest, sealed
 from tests.api.users import Users
@@ -305,3 +309,59 @@ def test_the_rights_are_those_of_the_analysis(lab: Users) -> None:
     assert lab.emmy.delete(f"{API}/analyses/{id_}").status_code == 204
     assert lab.ada.get(own).json() == document
     lab.ada.delete(f"{API}/analyses/{id_}/share")
+
+
+def upload(client: httpx.Client, content: bytes, name: str = "lens.safetensors") -> httpx.Response:
+    return client.post(
+        f"{API}/datasets", params={"name": name}, content=content, headers={"content-type": "application/octet-stream"}
+    )
+
+
+def test_a_jacobian_lens_is_uploaded(server: Server, gpt2: headscope.Model) -> None:
+    """What heads write is read through its matrices, as the library does; a lens that does not fit says so."""
+    random, method = np.random.default_rng(0), {"name": "contribution", "writes": 2}
+    fitted = {
+        layer: random.standard_normal((gpt2.width, gpt2.width)).astype(np.float32) for layer in range(gpt2.facts.layers)
+    }
+    answer = upload(server.client, save({f"J_{layer}": matrix for layer, matrix in fitted.items()}))
+    document = answer.json()
+    assert (answer.status_code, document["format"], document["rows"]) == (201, "jacobian-lens", len(fitted))
+    assert server.get(f"/datasets/{document['id']}").json() == document
+    id_ = analysed(server)
+    found = computed(server, id_, method=method, jacobian_lens=document["id"])
+    expected = headscope.effect(gpt2, TEXT, method=method, jacobian_lens=fitted).to_document()["writes"]
+    texts = lambda writes: [[[one["text"] for one in head] for head in layer] for layer in writes]  # noqa: E731
+    assert texts(found["result"]["writes"]) == texts(expected)
+    assert texts(computed(server, id_, method=method)["result"]["writes"]) != texts(expected)
+
+    narrow = upload(server.client, save({"J_0": np.eye(3, dtype=np.float32)}), "narrow.safetensors").json()["id"]
+    ended = computed(server, id_, method=method, jacobian_lens=narrow)
+    assert (ended["status"], ended["error"]["detail"]) == ("failed", SHAPE)
+    assert ended["error"]["errors"][0]["pointer"] == "/jacobian_lens"
+    table = upload(server.client, b"text\nA cat.\n", "a.csv").json()["id"]
+    for lens, code in ((table, "unknown-dataset"), ("0" * 32, "unknown-dataset"), ("../lens", "unknown-dataset")):
+        problem = server.post({"method": method, "jacobian_lens": lens}, f"/analyses/{id_}/effects").json()
+        assert (problem["code"], problem["errors"][0]["pointer"]) == (code, "/jacobian_lens")
+    problem = server.post({"jacobian_lens": narrow}, f"/analyses/{id_}/effects").json()
+    assert (problem["code"], problem["detail"]) == ("invalid-request", NOTHING_READ)
+    problem = server.post({"dataset": narrow, "model": "gpt2", "measures": ["entropy"]}, "/studies").json()
+    assert (problem["code"], problem["detail"]) == ("invalid-dataset", NO_ROWS)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"no lens",
+        b"\x80\x04]\x94.",
+        (2**62).to_bytes(8, "little") + b"{}",
+        (2**24).to_bytes(8, "little") + b" " * 2**24,
+        save({"weight": np.eye(3, dtype=np.float32)}),
+        save({"J_0": np.ones((3, 4), np.float32)}),
+        save({"J_0": np.eye(3, dtype=np.float32), "J_1": np.eye(4, dtype=np.float32)}),
+    ],
+    ids=["text", "pickle", "length", "header", "names", "oblong", "widths"],
+)
+def test_other_files_are_no_lens(server: Server, content: bytes) -> None:
+    problem = upload(server.client, content).json()
+    assert (problem["code"], problem["errors"][0]["pointer"]) == ("invalid-dataset", "/dataset")
+    assert problem["detail"] in (SHAPE, UNREADABLE)

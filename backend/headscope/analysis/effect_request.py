@@ -34,6 +34,7 @@ References = Annotated[list[Text], Field(min_length=1, max_length=1_000, fail_fa
 EffectChoice: Any = choices_of("effect", EFFECTS)
 
 NO_REFERENCE = "A mean over reference texts needs at least one. Give them as reference."
+NOTHING_READ = 'A Jacobian lens reads what heads write. Use the method {"name": "contribution", "writes": 5}.'
 NO_READER = 'Only ablation with how="reference" reads reference texts. Omit them.'
 
 
@@ -69,6 +70,11 @@ class EffectRequest(BaseModel):
         description='Texts, or their token ids, over whose tokens ablation with `"how": "reference"` takes the mean. '
         "At most the first 512 tokens of each are read.",
     )
+    jacobian_lens: str | None = Field(
+        default=None,
+        max_length=32,
+        description="Id of an uploaded Jacobian lens, through which contributions with `writes` read what heads write: a safetensors file with the matrix of layer l as `J_l`.",
+    )
     predictions: int = Field(
         default=5, ge=1, le=100, description="Number of most likely tokens, or classes, to return with the effect."
     )
@@ -93,6 +99,8 @@ class EffectRequest(BaseModel):
             raise InvalidRequest("Patching compares two texts. Give the other one as against.", pointer="/against")
         if self.method.needs("reference") != (self.reference is not None):
             raise InvalidRequest(NO_REFERENCE if self.reference is None else NO_READER, pointer="/reference")
+        if self.jacobian_lens is not None and not getattr(self.method, "writes", 0):
+            raise InvalidRequest(NOTHING_READ, pointer="/jacobian_lens")
         return self
 
     @property

@@ -190,6 +190,17 @@ def check_effect(method: EffectMethod, tower: Tower, queries: int, keys: int, li
         )
 
 
+def check_matrices(count: int, width: int, limit: int) -> None:
+    """Raise BudgetExceeded if so many square matrices of a Jacobian lens need more than `limit` bytes."""
+    if (actual := FLOAT * count * width**2) > limit:
+        raise BudgetExceeded(
+            f"The matrices of this Jacobian lens need about {size(actual)}; one job may take {size(limit)}.",
+            pointer="/jacobian_lens",
+            limit=limit,
+            actual=actual,
+        )
+
+
 def check_kept(planned: MemoryPlan, kept: int) -> None:
     """Raise BudgetExceeded if the bytes kept so far exceed the plan's limit, because heads that were expected to have factors have none."""
     _check(

@@ -319,7 +319,7 @@ class Operations:
     @Operation
     @staticmethod
     def create_dataset(name: str, data: bytes, *, format: str | None = None) -> Call[DatasetDocument]:
-        """Upload a file; the suffix of its name determines the format."""
+        """Upload a data set, or a Jacobian lens for effects; the suffix of its name determines the format."""
         params = {"name": name, "format": format}
         return Call("POST", "/datasets", reading(DatasetDocument), params=params, body=data)
 

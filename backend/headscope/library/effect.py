@@ -7,7 +7,7 @@ from os import PathLike, fspath
 from typing import Any, Literal
 
 from ..analysis.effect import Effect, compute
-from ..analysis.effect_request import EffectRequest
+from ..analysis.effect_request import NOTHING_READ, EffectRequest
 from ..analysis.target import Target
 from ..errors import InvalidRequest
 from ..models.images import pack
@@ -15,8 +15,6 @@ from ..models.jacobian_lens import read_jacobian_lens
 from ..models.loading import Model
 from .analysis import load
 from .arguments import Method, Output, choice, number, numbers, outputs, text_or_ids, texts, validating
-
-NOTHING_READ = 'A Jacobian lens reads what heads write. Use the method {"name": "contribution", "writes": 5}.'
 
 
 def effect(

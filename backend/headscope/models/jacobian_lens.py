@@ -16,6 +16,8 @@ UNREADABLE = "This is no file of a Jacobian lens: a safetensors file with the ma
 SHAPE = "A Jacobian lens has a square matrix of numbers for every layer, as wide as the hidden states of the model for which it was fitted."
 POINTER = "/jacobian_lens"
 NAME = re.compile(r"J_(\d{1,4})")
+# In bytes: the names and shapes of some thousand matrices take less.
+LARGEST_HEADER = 1024 * 1024
 
 
 def read_jacobian_lens(given: str | Path | Mapping[int, Any], width: int) -> dict[int, Tensor]:
@@ -32,6 +34,23 @@ def read_jacobian_lens(given: str | Path | Mapping[int, Any], width: int) -> dic
     if not matrices or any(one.shape != (width, width) or not bool(one.isfinite().all()) for one in matrices.values()):
         raise InvalidRequest(SHAPE, pointer=POINTER)
     return matrices
+
+
+def describe_jacobian_lens(path: Path) -> tuple[list[int], int]:
+    """Return the layers and the width of the matrices of a file, read from its header alone. Raises InvalidRequest."""
+    try:
+        with path.open("rb") as head:
+            if int.from_bytes(head.read(8), "little") > LARGEST_HEADER:
+                raise InvalidRequest(UNREADABLE, pointer=POINTER)
+        with safe_open(path, framework="np") as file:
+            names = [found for one in file.keys() if (found := NAME.fullmatch(one))]  # noqa: SIM118 - no mapping
+            shapes = {int(name[1]): tuple(file.get_slice(name[0]).get_shape()) for name in names}
+    except (OSError, SafetensorError) as error:
+        raise InvalidRequest(UNREADABLE, pointer=POINTER) from error
+    width = next((shape[0] for shape in shapes.values() if shape), 0)
+    if width == 0 or any(shape != (width, width) for shape in shapes.values()):
+        raise InvalidRequest(SHAPE, pointer=POINTER)
+    return sorted(shapes), width
 
 
 def _read(path: Path) -> dict[int, Any]:

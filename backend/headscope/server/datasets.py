@@ -14,8 +14,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from ..errors import Unknown
+from ..errors import InvalidDataset, InvalidRequest, Unknown
 from ..jobs import JobDatabase
+from ..models.jacobian_lens import describe_jacobian_lens
 from ..settings import Settings
 from ..store import Blobs
 from ..store.blobs import digest_of
@@ -30,6 +31,9 @@ ID = re.compile(r"[0-9a-f]{32}")
 MOST_LISTED = 10_000
 # Most characters of a text in a sample.
 SHOWN_CHARACTERS = 500
+# A fitted Jacobian lens is uploaded like a data set, and told from one by its suffix and this format.
+LENS_SUFFIX, LENS_FORMAT = ".safetensors", "jacobian-lens"
+NO_ROWS = "This file is a Jacobian lens, which effects read. It has no rows."
 
 Columns = Mapping[str, str] | None
 
@@ -61,7 +65,8 @@ class Datasets:
         id_ = _content_id(name, format_, digest_of(path))
         document = self._files.document(id_)
         if document is None:
-            document = self._describe(path, name, format_, {}, id_)
+            lens = format_ is None and name.lower().endswith(LENS_SUFFIX)
+            document = _describe_lens(path, name, id_) if lens else self._describe(path, name, format_, {}, id_)
             self._files.put(id_, path, {**document, "given": format_})
         if owner:
             self._database.grant(id_, owner)
@@ -93,6 +98,18 @@ class Datasets:
         """Read a data set with these columns, and describe it. Raises the errors of `load`."""
         with self._open(dataset, owner) as (path, name, given):
             return self._describe(path, name, format_ or given, columns, dataset)
+
+    def find_lens(self, id_: str, owner: str | None) -> tuple[int, int]:
+        """Return the number of matrices and the width of an uploaded Jacobian lens. Raises Unknown."""
+        found = self._files.document(id_) if ID.fullmatch(id_) else None
+        mine = owner is None or self._database.may_read(id_, owner)
+        if found is None or not mine or found["format"] != LENS_FORMAT:
+            raise Unknown(
+                "dataset",
+                "There is no Jacobian lens of that id, or it was evicted. Upload its file with POST /api/v1/datasets?name=lens.safetensors.",
+                pointer="/jacobian_lens",
+            )
+        return found["rows"], found["width"]
 
     def list(self, owner: str | None) -> Iterator[dict[str, Any]]:
         """Yield id, name and bytes of every data set: first the owner's, newest first, then those in the operator's folders.
@@ -140,6 +157,8 @@ class Datasets:
             yield path, path.name, None
         elif ID.fullmatch(dataset):
             document = self._find(dataset, owner)
+            if document["format"] == LENS_FORMAT:
+                raise InvalidDataset(NO_ROWS, pointer="/dataset")
             with tempfile.TemporaryDirectory(dir=self.staging) as folder:
                 path = Path(folder) / "file"
                 if not self._files.copy(dataset, path):
@@ -172,6 +191,25 @@ class Datasets:
         dataset = self._read(path, name, format=format_, columns=columns, max_rows=SAMPLE)
         sample = [_shorten(row.as_dict()) for row in dataset.rows]
         return {**dataset.report(), "id": id_, "bytes": path.stat().st_size, "sample": sample}
+
+
+def _describe_lens(path: Path, name: str, id_: str) -> dict[str, Any]:
+    """Describe a file with a matrix for every layer, as if they were its rows. Raises InvalidDataset."""
+    try:
+        layers, width = describe_jacobian_lens(path)
+    except InvalidRequest as error:
+        raise InvalidDataset(error.detail, pointer="/dataset") from error
+    empty: dict[str, Any] = {
+        "chosen": {},
+        "reasons": {},
+        "guessed": False,
+        "bad_rows": [],
+        "bad_count": 0,
+        "sample": [],
+    }
+    columns = [f"J_{layer}" for layer in layers]
+    own = {"id": id_, "name": name, "format": LENS_FORMAT, "encoding": "", "columns": columns, "rows": len(layers)}
+    return {**empty, **own, "bytes": path.stat().st_size, "width": width}
 
 
 def _file_below(root: Path, name: str) -> tuple[Path, int] | None:

@@ -14,6 +14,7 @@ from ..models.catalog import Catalog
 from ..models.facts import Facts
 from ..settings import Settings
 from ..store import Stored
+from .datasets import Datasets
 from .single_jobs import SingleJobs
 
 PLAIN = "Effects are computed with softmax. Analyse the text with this mechanism."
@@ -23,13 +24,13 @@ EXACT = 'Effects are computed in float32 or float64. Analyse the text with dtype
 class Effects:
     """Admission of effects. Methods block; the API calls them in threads."""
 
-    def __init__(self, settings: Settings, catalog: Catalog, jobs: SingleJobs) -> None:
-        self._settings, self._catalog, self._jobs = settings, catalog, jobs
+    def __init__(self, settings: Settings, catalog: Catalog, jobs: SingleJobs, datasets: Datasets) -> None:
+        self._settings, self._catalog, self._jobs, self._datasets = settings, catalog, jobs, datasets
 
     def submit(self, analysis: Stored, request: EffectRequest, owner: str | None = None) -> tuple[str, bool]:
         """Check and queue an effect on a finished analysis for `owner`, and return its id and whether its result was stored.
 
-        Raises InvalidRequest, which includes BudgetExceeded, Unsupported, ModelError or QueueFull before anything is queued.
+        Raises InvalidRequest, which includes BudgetExceeded, Unknown, Unsupported, ModelError or QueueFull before anything is queued.
         """
         asked = analysis.document["request"]
         located = self._catalog.locate(asked["model"], pointer=None)
@@ -39,6 +40,8 @@ class Effects:
         for pointer, text in texts.items():
             if isinstance(text, str):
                 tokens.check_text(text, pointer, self._settings.text_bytes)
+        if request.jacobian_lens is not None:
+            memory.check_matrices(*self._datasets.find_lens(request.jacobian_lens, owner), self._settings.job_bytes)
         if asked["mechanism"]["name"] != "softmax":
             raise Unsupported(PLAIN)
         if asked["dtype"] not in ("float32", "float64"):

@@ -79,7 +79,8 @@ class Service:
             settings, self._admission, self.datasets, self.results, self.inputs, self.database, self.jobs.wake
         )
         single = SingleJobs(settings, self.results, self.database, self.jobs.wake)
-        self.effects, self.head_scores = Effects(settings, self.catalog, single), HeadScoring(self.catalog, single)
+        self.effects = Effects(settings, self.catalog, single, self.datasets)
+        self.head_scores = HeadScoring(self.catalog, single)
         self.downloads = self._build_downloads()
 
     def _build_embedded(self, *, downloads: bool = False) -> Embedded:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from ..analysis.effect import Effect, compute
 from ..analysis.effect_request import EffectRequest
 from ..analysis.request import AnalysisRequest
-from ..errors import HeadscopeError
+from ..errors import HeadscopeError, InvalidRequest
 from ..jobs import Job, metrics
+from ..models.jacobian_lens import read_jacobian_lens
 from ..models.loading import Model
-from ..store import Results
+from ..store import Blobs, Results
 from .study_jobs import ReportProgress
+
+LENS_GONE = "The Jacobian lens is no longer stored. Upload its file again."
 
 # Loads the model of a job by its name, for a type of numbers. Raises CorruptModel if its files changed since the job was accepted.
 LoadAccepted = Callable[[Job, str, ReportProgress, str], Model]
@@ -22,8 +27,10 @@ LoadAccepted = Callable[[Job, str, ReportProgress, str], Model]
 class EffectJobs:
     """The jobs of effects. `parse` returns the analysis of a payload, with its image."""
 
-    def __init__(self, results: Results, load: LoadAccepted, parse: Callable[[str], AnalysisRequest]) -> None:
-        self._results, self._load, self._parse = results, load, parse
+    def __init__(
+        self, results: Results, uploads: Blobs, load: LoadAccepted, parse: Callable[[str], AnalysisRequest]
+    ) -> None:
+        self._results, self._uploads, self._load, self._parse = results, uploads, load, parse
 
     def effect(self, job: Job, progress: ReportProgress) -> None:
         """Compute an effect and store it, unless it is already stored. Errors point to fields of the effect's request only."""
@@ -70,4 +77,15 @@ class EffectJobs:
             dtype="float64" if analysis.dtype == "float64" else "float32",
             image=analysis.image is not None and model.facts.kind != "vision",
             step=step,
+            matrices=self._matrices(request, model),
         )
+
+    def _matrices(self, request: EffectRequest, model: Model) -> dict[int, Any] | None:
+        """Return the matrices of the uploaded Jacobian lens by layer. Raises InvalidRequest."""
+        if request.jacobian_lens is None:
+            return None
+        with tempfile.TemporaryDirectory(dir=self._uploads.staging) as folder:
+            path = Path(folder) / "lens"
+            if not self._uploads.copy(request.jacobian_lens, path):
+                raise InvalidRequest(LENS_GONE, pointer="/jacobian_lens")
+            return read_jacobian_lens(path, model.width)

@@ -67,7 +67,8 @@ class AnalysisEngine:
         self._catalog = Catalog(settings)
         self._results, self._inputs = stores.results(settings, facts), stores.inputs(settings, facts)
         self._studies = StudyJobs(settings, self._catalog, self._results, self._inputs, self.model)
-        effects = EffectJobs(self._results, self._load_accepted, self._request)
+        uploads = stores.uploads(settings, facts)
+        effects = EffectJobs(self._results, uploads, self._load_accepted, self._request)
         scores = HeadScoreJobs(self._results, self._load_accepted)
         self._alone = {"effect": effects.effect, "head-scores": scores.head_scores, "chunk": self._studies.chunk}
         # By digest and the type of their weights.

@@ -3,6 +3,7 @@ import type { Method } from '../lib/data/analysis'
 import type {
   BadRow,
   Dataset,
+  DatasetItem,
   ParseOptions,
   Report,
   Row,
@@ -165,7 +166,11 @@ export function studies(at: (parts: string[], query?: Query) => string): Studies
 
   return {
     ...shares('studies'),
-    datasets: () => everyItem((query) => at(['datasets'], query), studyProblemSentence),
+    async datasets() {
+      const all = await everyItem<DatasetItem>((query) => at(['datasets'], query), studyProblemSentence)
+      // Jacobian lenses are uploaded in the same way.
+      return all.filter(({ name }) => !name.toLowerCase().endsWith('.safetensors'))
+    },
     async dataset(id, reading, signal) {
       return readDataset(await get<WireDataset>(at(['datasets', id], readAs(reading)), signal))
     },
