@@ -10,7 +10,7 @@
 # make proof   trained models beside engines that others wrote, and the table of docs/proof.md
 # make docs    the documentation, as a site in site/
 # make wheel   the package with the page and the default model, in dist/
-# make images  both container images; ENGINE=podman or another engine in place of docker
+# make images  both container images, and the services of docker-compose.yml from them; ENGINE=podman or another engine in place of docker
 # make constraints  the latest versions of all Python packages, into constraints.txt
 #
 # Needs Python 3.11 or newer and make. Everything else comes from package registries: Python packages into .venv, Node.js too, and for the
@@ -67,11 +67,11 @@ attacks: system $(VENV)/.serve $(VENV)/.test
 	$(BIN)/python -m tests.attacks $(ARGS)
 
 lint: $(VENV)/.serve $(VENV)/.test $(VENV)/.lint frontend/node_modules/.package-lock.json
-	$(BIN)/ruff format --check backend models tests benchmarks docs hatch_build.py
-	$(BIN)/ruff check backend models tests benchmarks docs hatch_build.py
+	$(BIN)/ruff format --check backend models tests benchmarks docs deploy hatch_build.py
+	$(BIN)/ruff check backend models tests benchmarks docs deploy hatch_build.py
 	$(BIN)/mypy
 	$(BIN)/hadolint --config deploy/hadolint.yaml Dockerfile Dockerfile.gpu
-	$(BIN)/shellcheck --external-sources deploy/workers.sh deploy/redis/start.sh models/runs/*.sh .ci/run
+	$(BIN)/shellcheck --external-sources deploy/workers.sh deploy/redis/start.sh tests/images/stand_ins/*.sh models/runs/*.sh .ci/run
 	$(NPM) run lint
 	$(NPM) run check
 
@@ -89,9 +89,9 @@ docs: $(VENV)/.serve $(VENV)/.docs
 wheel: $(PAGE)
 	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .
 
-images:
-	$(ENGINE) build --tag headscope --file Dockerfile .
-	$(ENGINE) build --tag headscope-gpu --file Dockerfile.gpu .
+# Builds and checks the images. ARGS="--only cpu" leaves out the one for GPUs; ARGS=--stand-ins needs no registry of images.
+images: $(VENV)/.serve $(VENV)/.test
+	$(BIN)/python -m tests.images --engine $(ENGINE) $(ARGS)
 
 # The schema of the REST interface, from the code, and the page's types from the schema.
 types: $(VENV)/.serve frontend/node_modules/.package-lock.json

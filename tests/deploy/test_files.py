@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -119,13 +121,28 @@ def test_images_and_file_agree() -> None:
         assert built["env"]["HF_HOME"].startswith(built["env"]["HEADSCOPE_HOME"])
 
 
-def test_both_images_hold_the_same_wheel() -> None:
-    def stage(name: str) -> str:
-        text = re.sub(r"^#.*\n", "", (ROOT / name).read_text("utf-8"), flags=re.MULTILINE)
-        return text.partition("\n\n")[2] if text.startswith("\n\n") else text.strip().partition("\n\n")[0]
+def test_both_images_hold_the_same_packages() -> None:
+    """The stages that make the wheel and install it are the same in both."""
 
-    assert stage("Dockerfile") == stage("Dockerfile.gpu")
-    assert "RUN make wheel" in stage("Dockerfile")
+    def stages(name: str) -> list[str]:
+        text = re.sub(r"^#.*\n", "", (ROOT / name).read_text("utf-8"), flags=re.MULTILINE)
+        return ["FROM " + stage.strip() for stage in re.split(r"^FROM ", text, flags=re.MULTILINE)[1:3]]
+
+    assert stages("Dockerfile") == stages("Dockerfile.gpu")
+    assert "RUN make wheel" in stages("Dockerfile")[0]
+
+
+@pytest.mark.skipif(shutil.which("dpkg-query") is None, reason="lists packages of Debian")
+def test_an_image_lists_its_packages() -> None:
+    """The script lists every installed package once, with a version and a package URL."""
+    made = subprocess.run([sys.executable, "deploy/sbom.py"], cwd=ROOT, capture_output=True, text=True, check=True)
+    document = json.loads(made.stdout)
+    assert document["metadata"]["component"]["purl"].startswith("pkg:pypi/headscope@")
+    listed = [part["purl"] for part in document["components"]]
+    assert len(set(listed)) == len(listed)
+    assert any(purl.startswith("pkg:pypi/torch@") for purl in listed)
+    for name in ("Dockerfile", "Dockerfile.gpu"):
+        assert "python /sbom.py > /usr/share/headscope/sbom.cdx.json" in (ROOT / name).read_text("utf-8")
 
 
 @pytest.mark.parametrize(

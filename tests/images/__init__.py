@@ -1,0 +1,1 @@
+"""Container images and the services of docker-compose.yml from them; `python -m tests.images` builds and checks both."""
