@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import os
 import re
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import platformdirs
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from .core.lazy import redis
@@ -21,6 +22,8 @@ from .errors import InvalidSetting
 GIB = 1024**3
 REDIS = "^(rediss?|unix)://"
 POSTGRESQL = "^postgres(ql)?://"
+# What the extra "cluster" installs, and a server with a cluster imports.
+CLUSTER_PACKAGES = ("celery", "kombu", "psycopg", "redis")
 
 Keep = Literal["smaller", "maps", "factors"]
 
@@ -151,6 +154,15 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Lowest level that is logged; debug logs every request."
     )
+
+    @field_validator("database_url", "redis_url", "cache_url")
+    @classmethod
+    def _installed(cls, url: str | None, info: ValidationInfo) -> str | None:
+        if url is not None and any(find_spec(package) is None for package in CLUSTER_PACKAGES):
+            raise InvalidSetting(
+                f'HEADSCOPE_{str(info.field_name).upper()} needs packages that are not installed: pip install "headscope[cluster]".'
+            )
+        return url
 
     @field_validator("redis_url", "cache_url")
     @classmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
 
 from tests.support.compose import ROOT
-from tests.support.server import Server
+from tests.support.server import Server, variables
 
 PAGE, MODEL = "headscope/api/page", "headscope/models/minilm"
 LIMIT = 100_000_000  # of a file on PyPI
@@ -58,6 +59,36 @@ def test_serves_minilm_outside_a_checkout(installed: Path, tmp_path: Path, monke
         done = server.analyse(model="minilm", text="The cat sat.", lenses=["weights"], measures=["entropy"])
         assert len(done["tokens"]) == 6
         assert "<title>Headscope" in server.client.get("/").text
+
+
+# A Python that does not find the packages of the extra "cluster", and runs the command line.
+WITHOUT = """
+import sys
+sys.modules.update(dict.fromkeys(["celery", "flower", "kombu", "psycopg", "redis"]))
+from headscope.cli.main import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    "command", [["worker"], ["serve", "--no-open"], ["token", "create", "ada"]], ids=lambda words: words[0]
+)
+def test_a_cluster_without_its_packages_says_what_to_install(command: list[str], tmp_path: Path) -> None:
+    cluster = {"home": tmp_path, "database_url": "postgresql://a:b@127.0.0.1:1/c", "redis_url": "redis://127.0.0.1:1/0"}
+    environment = {**os.environ, **variables(**cluster)}
+    run = [sys.executable, "-c", WITHOUT, *command]
+    refused = subprocess.run(run, env=environment, capture_output=True, text=True, check=False)
+    assert refused.returncode == 1
+    assert 'pip install "headscope[cluster]"' in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+def test_one_server_needs_no_packages_of_a_cluster(tmp_path: Path) -> None:
+    """It computes an analysis."""
+    environment = {**os.environ, **variables(home=tmp_path, prewarm=False, hub="off")}
+    command = [sys.executable, "-c", WITHOUT, "serve", "--port", "0", "--no-open"]
+    with Server(tmp_path, process=(command, environment)) as server:
+        server.analyse(model="minilm", text="The cat sat.", lenses=["weights"], measures=["entropy"])
 
 
 def test_the_source_distribution_can_build_it(tmp_path: Path) -> None:

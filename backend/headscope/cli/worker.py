@@ -8,21 +8,28 @@ import subprocess
 import sys
 import time
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 import click
 import psutil
 
 from .. import logs, stores
+from ..core.lazy import LazyModule
 from ..database import schema
 from ..errors import HeadscopeError
-from ..jobs import JobDatabase, Worker, announcements, celery, metrics
-from ..jobs.cluster_worker import ClusterWorkerProcess
-from ..jobs.outbox import Outbox
+from ..jobs import JobDatabase, Worker, announcements, metrics
 from ..jobs.supervisor import STALE_SECONDS
 from ..models.catalog import Catalog
 from ..server import doctor
 from ..server.service import PRELOAD, create_engine
 from ..settings import Settings
+
+if TYPE_CHECKING:
+    from ..jobs import celery, cluster_worker, outbox
+else:  # settings say what is missing where these cannot be imported
+    celery, cluster_worker, outbox = (
+        LazyModule(f"headscope.jobs.{name}") for name in ("celery", "cluster_worker", "outbox")
+    )
 
 
 @click.command()
@@ -70,15 +77,15 @@ def worker(device: str | None, models: str | None, name: str | None, check: bool
     import_module(PRELOAD)  # torch, once: a child that replaces another one is forked with it
     app = celery.application(url, job_seconds=settings.job_seconds, child_bytes=settings.worker_bytes)
 
-    def make_process() -> ClusterWorkerProcess:
+    def make_process() -> cluster_worker.ClusterWorkerProcess:
         """Open everything in the child."""
         facts = stores.open_database(chosen, patient=True)
         own, results = JobDatabase(facts, announcements.announcer(url)), stores.results(chosen, facts)
-        return ClusterWorkerProcess(
+        return cluster_worker.ClusterWorkerProcess(
             identity,
             own,
             lambda: create_engine(chosen, facts),
-            Outbox(own, app, url),
+            outbox.Outbox(own, app, url),
             lambda: stores.discard_ended(results, own),
             job_seconds=settings.job_seconds,
             cancel_seconds=settings.cancel_seconds,

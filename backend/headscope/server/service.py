@@ -11,15 +11,15 @@ import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from .. import logs, stores
 from ..analysis.request import AnalysisRequest, with_stored_image
+from ..core.lazy import LazyModule
 from ..database import Database, schema
 from ..errors import DatabaseUnavailable, HeadscopeError, NotReady, Unknown
 from ..jobs import LOCAL, Embedded, Engine, Job, JobDatabase, JobKind, Limits, Watcher, Worker, announcements, metrics
 from ..jobs.announcements import Announce
-from ..jobs.cluster import Cluster
 from ..jobs.supervisor import Supervisor
 from ..jobs.watch import ANNOUNCED_SECONDS, TICK_SECONDS
 from ..jobs.worker_process import WorkerProcess
@@ -36,6 +36,11 @@ from .head_scores import HeadScoring
 from .limiters import Limiters
 from .single_jobs import SingleJobs
 from .studies import Studies
+
+if TYPE_CHECKING:
+    from ..jobs import cluster
+else:  # an embedded server needs neither Celery nor Redis
+    cluster = LazyModule("headscope.jobs.cluster")
 
 logger = logging.getLogger("headscope")
 T = TypeVar("T")
@@ -98,9 +103,9 @@ class Service:
             discard_ended=self._discard_ended,
         )
 
-    def _build_cluster(self, url: str) -> Cluster:
+    def _build_cluster(self, url: str) -> cluster.Cluster:
         """Return what hands jobs to the workers of a cluster."""
-        return Cluster(
+        return cluster.Cluster(
             self.database,
             url,
             job_seconds=self.settings.job_seconds,
