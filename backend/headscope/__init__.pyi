@@ -21,6 +21,7 @@ from .library.site import export_site as export_site
 from .library.study import Study as Study
 from .library.training import attend_by as attend_by
 from .library.training import learn_pasta as learn_pasta
+from .library.training_statistics import watch_training as watch_training
 from .measures import MEASURES as MEASURES
 from .measures.compare import COMPARISONS as COMPARISONS
 from .mechanisms import MECHANISMS as MECHANISMS
