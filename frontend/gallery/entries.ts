@@ -12,6 +12,8 @@ interface Entry {
   studies?: 'some' | 'none'
   /** Effects of heads are computed. */
   effects?: boolean
+  /** Batteries test heads. */
+  batteries?: boolean
   /** On a server with users: who is signed in, empty for no one. */
   user?: string
 }
@@ -100,6 +102,12 @@ export const ENTRIES: readonly Entry[] = [
     tokens: 12,
     effects: true,
     fragment: 'model=gpt2&target=%5B0%2C1%5D&lens=effect.gradient-attention&head=2.9',
+  },
+  {
+    name: 'head-tests-12',
+    tokens: 12,
+    batteries: true,
+    fragment: 'model=gpt2&head=2.9&tests=on',
   },
   { name: 'sheet-of-keys', tokens: 12, press: '?' },
   { name: 'sheet-of-history', tokens: 12, press: 'h' },

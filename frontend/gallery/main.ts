@@ -1,6 +1,7 @@
 import { mount, unmount } from 'svelte'
 import App from '../src/app/App.svelte'
 import Studies from '../src/app/Studies.svelte'
+import { fixedBatteries } from './batteries'
 import { fixedEffects } from './effects'
 import { ENTRIES } from './entries'
 import Gallery from './Gallery.svelte'
@@ -28,7 +29,11 @@ function draw(entry: (typeof ENTRIES)[number] | undefined): Record<string, unkno
   }
   const fragment = `text=${encodeURIComponent(fixedText(entry.tokens))}&${entry.fragment ?? ''}`
   history.replaceState(null, '', `#${fragment}`)
-  const source = { ...fixedSource(entry.delayMs), ...(entry.effects ? { effects: fixedEffects } : {}) }
+  const source = {
+    ...fixedSource(entry.delayMs),
+    ...(entry.effects ? { effects: fixedEffects } : {}),
+    ...(entry.batteries ? { batteries: fixedBatteries } : {}),
+  }
   const { press, user } = entry
   const app = mount(App, { target, props: { source: user === undefined ? source : withUsers(source, user) } })
   // The application listens to the window once it is mounted; some sheets need an analysis on screen.

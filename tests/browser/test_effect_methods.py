@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from playwright.sync_api import expect
 
+from headscope.analysis.head_scores_request import NOT_CAUSAL
 from headscope.effects import EFFECTS
 from tests.browser import axe
 from tests.browser.effects import (
@@ -115,3 +116,36 @@ def test_why_a_head_looks_there(visits: Begin, server: Server) -> None:
     expect(linked.page.get_by_role("list", name="Parts of the score").get_by_role("listitem")).to_have_count(9)
     linked.page.get_by_role("button", name="Close the score").click()
     expect(linked.page.get_by_role("button", name="why 3.1 looks there")).to_be_visible()
+
+
+def test_what_a_head_is_for(visits: Begin, server: Server) -> None:
+    """By keyboard: all batteries test the model; the open head's scores are beside those by chance, the best heads can be opened, and a model without batteries says so."""
+    visit = visits()
+    page, keys = visit.page, visit.page.keyboard
+    visit.open(address(model="writer", text=SHORT, head="1.2"))
+    page.get_by_role("button", name="test what 1.2 is for").press("Enter")
+    panel = page.get_by_role("region", name="What 1.2 is for")
+    expect(panel.get_by_role("button", name="Close the tests")).to_be_focused()
+    result = server.post({}, "/models/writer/head-scores", headers={"Prefer": "wait=60"}).json()["result"]
+    batteries = server.get("/batteries").json()["items"]
+    expect(panel.get_by_role("row")).to_have_count(1 + len(batteries))
+    for battery in batteries:
+        scores, controls = (np.array(result[name][battery["name"]]) for name in ("scores", "controls"))
+        best = np.argsort(-scores, axis=None, kind="stable")[:3]
+        leaders = [f"{at // scores.shape[1]}.{at % scores.shape[1]}" for at in best]
+        row = panel.get_by_role("row", name=re.compile(f"^{battery['title']}"))
+        expect(row.get_by_role("cell")).to_have_text([f"{scores[1, 2]:.2f}", f"{controls[1, 2]:.2f}", "".join(leaders)])
+    keys.press("Tab")
+    keys.press("Enter")
+    expect(panel.get_by_text(batteries[0]["not"])).to_be_visible()
+    axe.check(visit)
+    panel.get_by_role("button", name=f"Open head {leaders[0]}").press("Enter")
+    expect(page.get_by_role("heading", name=f"What {leaders[0]} is for")).to_be_visible()
+    page.get_by_role("button", name="Close the tests").press("Enter")
+    expect(page.get_by_role("button", name=f"test what {leaders[0]} is for")).to_be_focused()
+
+    visit.network_errors_expected = True
+    visit.open(address(model="minilm", text=SHORT, head="1.2"))
+    expect(visit.head(5, 11)).to_be_visible()  # of this model, no longer of the other one
+    page.get_by_role("button", name="test what 1.2 is for").click()
+    expect(page.get_by_role("region", name="What 1.2 is for").get_by_text(NOT_CAUSAL)).to_be_visible()

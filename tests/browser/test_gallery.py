@@ -119,6 +119,8 @@ def settled(visit: Visit, entry: str) -> None:
     if entry.startswith("effects"):
         visit.page.get_by_role("group", name="Predictions without these heads").wait_for()
         visit.page.get_by_role("heading", name="Effect on the prediction").wait_for()
+    if entry.startswith("head-tests"):
+        visit.page.get_by_text("Not among the three best heads").wait_for()
     if entry.startswith("statistics"):
         expect(visit.page.locator(".js-plotly-plot:has(.xtick)")).to_have_count(2)
     if entry.startswith("scatter"):

@@ -1,4 +1,4 @@
-/** Effects over the REST interface: ask, then look until it has ended. */
+/** Effects over the REST interface. */
 import { headName } from '../lib/data/analysis'
 import {
   type Effect,
@@ -8,16 +8,13 @@ import {
   mapsName,
   type Prediction,
 } from '../lib/data/effects'
-import { SourceError } from '../lib/data/source'
 import { scatter, subsetOf } from '../lib/data/subset'
-import { call, getJson } from './http'
+import { computeSingle } from './single'
 import type { WireEffect } from './wire'
 
-type WirePrediction = NonNullable<WireEffect['result']>['predictions'][number]
+type WireResult = NonNullable<WireEffect['result']>
+type WirePrediction = WireResult['predictions'][number]
 
-/** In ms: the first look, and the longest time between two. */
-const SOON = 60
-const LATE = 600
 /** Predictions that are asked for. */
 const MOST = 10
 
@@ -25,37 +22,11 @@ const MOST = 10
 export function effects(of: (id: string, parts: string[]) => string): Effects {
   return {
     async compute(analysis, request, report, signal): Promise<Effect> {
-      const response = await call(of(analysis, ['effects']), {
-        method: 'POST',
-        headers: { 'content-type': 'application/json', accept: 'application/json' },
-        body: JSON.stringify(bodyOf(request)),
-      })
-      let document = (await response.json()) as WireEffect
-      const itself = of(analysis, ['effects', document.id])
-      for (let pause = SOON; isUnfinished(document); pause = Math.min(LATE, 1.5 * pause)) {
-        report(document.progress.fraction)
-        await rest(pause, signal)
-        if (signal.aborted) {
-          await call(itself, { method: 'DELETE' }).catch(() => {})
-          throw signal.reason
-        }
-        document = await getJson<WireEffect>(itself)
-      }
-      return readEffect(document)
+      const at = (parts: string[]) => of(analysis, ['effects', ...parts])
+      return readEffect(await computeSingle<WireEffect>(at, bodyOf(request), report, signal))
     },
   }
 }
-
-const isUnfinished = ({ status }: WireEffect) => status === 'queued' || status === 'running'
-
-const rest = (ms: number, signal: AbortSignal) =>
-  new Promise<void>((resolve) => {
-    const timer = setTimeout(resolve, ms)
-    signal.addEventListener('abort', () => {
-      clearTimeout(timer)
-      resolve()
-    })
-  })
 
 function bodyOf({ target, position, method, heads, against, reference }: EffectRequest): object {
   return {
@@ -72,12 +43,8 @@ function bodyOf({ target, position, method, heads, against, reference }: EffectR
 const readPredictions = (wire: readonly WirePrediction[]): Prediction[] =>
   wire.map(({ id, text, probability }) => ({ id, text, probability: probability ?? Number.NaN }))
 
-function readEffect(document: WireEffect): Effect {
-  const { result, error } = document
-  if (!result) {
-    const { detail = '', code = 'cancelled', status = 409 } = error ?? {}
-    throw new SourceError(detail || 'The computation was cancelled.', code, status)
-  }
+function readEffect(document: WireEffect & { result: WireResult }): Effect {
+  const { result } = document
   const { layers, heads, together } = result
   const grid = { layers, heads }
   return {
@@ -98,7 +65,7 @@ function readEffect(document: WireEffect): Effect {
 }
 
 /** Heads of the kind of the effects are these themselves. */
-function readParts({ parts, kind }: NonNullable<WireEffect['result']>): Effect['parts'] {
+function readParts({ parts, kind }: WireResult): Effect['parts'] {
   const others = Object.entries(parts).filter(([name]) => name !== kind)
   return Object.fromEntries(others.map(([name, numbers]) => [name, numbers.flat() as number[]]))
 }

@@ -5,6 +5,7 @@ import { type Source, SourceError } from '../lib/data/source'
 import type { Matrix, Tiles } from '../lib/maths/matrix'
 import { readSafetensors, tensor } from '../lib/net/safetensors'
 import { accounts } from './accounts'
+import { batteries } from './batteries'
 import { comparisons } from './compare'
 import { effects } from './effects'
 import { watchEvents } from './events'
@@ -71,7 +72,7 @@ export function server(key = ''): Source {
     figures: figures(() => listFigures((query) => at(['figures'], query), 'analysis'), of),
     studies: studies(at),
     // A share key reads, and asks for nothing new.
-    ...(key ? {} : { library, effects: effects(of) }),
+    ...(key ? {} : { library, batteries, effects: effects(of) }),
 
     async catalogue() {
       const [known, lenses, mechanisms, measures, effects] = await Promise.all([

@@ -1,4 +1,6 @@
 /** The state of the page of one analysis, and what the reader can do with all of it. */
+
+import type { HeadScores } from '../lib/data/batteries'
 import { measureOf } from '../lib/data/search'
 import type { HistoryItem, Source } from '../lib/data/source'
 import { Account } from '../state/account.svelte'
@@ -7,6 +9,7 @@ import { ComparisonRun } from '../state/comparison-run.svelte'
 import { HeadEffects } from '../state/head-effects.svelte'
 import { History } from '../state/history.svelte'
 import { InputDraft } from '../state/input-draft.svelte'
+import { KeyedRun } from '../state/keyed-run.svelte'
 import { Live } from '../state/live.svelte'
 import { ModelLibrary } from '../state/model-library.svelte'
 import { Pointer } from '../state/pointer.svelte'
@@ -56,6 +59,10 @@ export function createPage(source: Source, fragment: string, onhelp: () => void)
     return [tokens.length, keyTokens.length]
   })
   const effects = new HeadEffects(source.effects, selection, session, pointer)
+  const { batteries } = source
+  const tests =
+    batteries &&
+    new KeyedRun<{ key: string }, HeadScores>(({ key }, report, signal) => batteries.test(key, report, signal))
   const searchBox = connectSearch({
     search,
     selection,
@@ -109,6 +116,7 @@ export function createPage(source: Source, fragment: string, onhelp: () => void)
     searchBox,
     pointer,
     effects,
+    tests,
     statistics,
     sessions,
     theme,

@@ -1,9 +1,11 @@
 /** What the views of a page share, passed by Svelte's context instead of through props. */
 import { createContext } from 'svelte'
 import type { Reasons } from '../lib/data/analysis'
+import type { HeadScores } from '../lib/data/batteries'
 import type { SearchPart } from '../lib/data/search'
 import type { Studies } from '../lib/data/studies'
 import type { HeadEffects } from './head-effects.svelte'
+import type { KeyedRun } from './keyed-run.svelte'
 import type { ModelLibrary } from './model-library.svelte'
 import type { Pointer } from './pointer.svelte'
 import type { HeadSearch } from './search.svelte'
@@ -45,6 +47,8 @@ interface AnalysisContext {
   exportPage?: ((id: string, heads: readonly string[]) => Promise<Blob>) | undefined
   /** What heads do to predictions. */
   effects: HeadEffects
+  /** Tests of all heads, by model; undefined if there are none. */
+  tests?: KeyedRun<{ key: string }, HeadScores> | undefined
   /** Masking of tokens; undefined if analyses cannot be requested. */
   masking?: Masking | undefined
 }

@@ -40,8 +40,8 @@ export class EffectMap {
   readonly shown: ShownMaps | undefined = $derived.by(() => {
     const { found } = this.#run
     const method = this.of.methods.find(found?.wanted.request.method.name)
-    if (!this.method || !method || !found?.effect.maps || found.wanted.about !== this.of.about) return undefined
-    const { target, maps } = found.effect
+    if (!this.method || !method || !found?.result.maps || found.wanted.about !== this.of.about) return undefined
+    const { target, maps } = found.result
     const [{ name, shape }, { request }] = [maps, found.wanted]
     const params = { target: target.texts, ...(request.position === null ? {} : { position: request.position }) }
     const info = { shape, by_layer: false, signed: true, stored: true, identical: null, params, undefined: null }

@@ -171,7 +171,7 @@ export class HeadEffects {
   /** The prediction on screen; while another one is computed, the previous one of the same model. */
   get lastPrediction(): Effect | undefined {
     const { found } = this.predicted
-    return found?.wanted.model === this.#analysis?.model ? found?.effect : undefined
+    return found?.wanted.model === this.#analysis?.model ? found?.result : undefined
   }
 
   #someHead(): Head {
@@ -193,7 +193,7 @@ export class HeadEffects {
     const [run, wanted] = [this.#gridRun, this.wantedGrid]
     const { found } = run
     const fresh = run.current(wanted)
-    const values = found?.wanted.model === this.#analysis?.model ? found?.effect.values : undefined
+    const values = found?.wanted.model === this.#analysis?.model ? found?.result.values : undefined
     const failed = this.predicted.error(this.wantedPrediction) ? 'Not available.' : ''
     const said = failed || this.methods.missing(method.name) || run.error(wanted) || fresh?.gap || ''
     return {

@@ -94,6 +94,8 @@ export const FIELDS = {
   unit: choice(...UNITS),
   /** The heads most similar to the open one are listed, by this number. */
   like: choice('', 'cosine', 'divergence'),
+  /** What batteries tell about the open head is shown. */
+  tests: flag(),
   /** What the strongest colour of a map stands for: the largest value of its head, of each row, of all heads, or of what is visible. */
   range: choice('head', 'row', 'all', 'visible'),
   /** What is pinned, and the visible part of the map. */

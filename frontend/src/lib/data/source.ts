@@ -3,6 +3,7 @@ import type { Alignment, Likeness } from '../maths/alignment'
 import type { Part } from '../maths/details'
 import type { Matrix, Sums, Tiles } from '../maths/matrix'
 import type { Analysis, Declaration, Head, KindSupport, Model, Request, Run } from './analysis'
+import type { Batteries } from './batteries'
 import type { Effects } from './effects'
 import type { Figures } from './figures'
 import type { Library } from './models'
@@ -88,6 +89,8 @@ export interface Source {
   headQueries?: HeadQueries
   comparisons?: Comparisons
   effects?: Effects
+  /** Tests of all heads of a model. */
+  batteries?: Batteries
   figures?: Figures
   studies?: Studies
   /** Models that can be added and removed. */
