@@ -23,7 +23,8 @@ GIB = 1024**3
 REDIS = "^(rediss?|unix)://"
 POSTGRESQL = "^postgres(ql)?://"
 # What the extra "cluster" installs, and a server with a cluster imports.
-CLUSTER_PACKAGES = ("celery", "kombu", "psycopg", "redis")
+# kombu, which comes with celery, has no spec once it is imported.
+CLUSTER_PACKAGES = ("celery", "psycopg", "redis")
 
 Keep = Literal["smaller", "maps", "factors"]
 
