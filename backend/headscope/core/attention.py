@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from .lazy import Tensor, torch
 from .tokens import Axes, BatchTokens, Marks
@@ -286,6 +286,14 @@ class Layer:
     rounding: float = 0.0
     terms: ScoreTerms | None = None
     scores: Tensor | None = None
+    _made: dict[Callable[[Layer], Any], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def once(self, make: Callable[[Layer], T]) -> T:
+        """Return `make(layer)`, computed once for all lenses and measures that use it."""
+        if make not in self._made:
+            self._made[make] = make(self)
+        found: T = self._made[make]
+        return found
 
     def select(self, heads: frozenset[int]) -> Layer | None:
         """Return only these heads, each with a key/value head of its own, or None if the layer has none of them."""

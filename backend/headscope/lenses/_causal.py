@@ -161,14 +161,14 @@ class PrefixRows:
         unproven = (~self._proven).nonzero().flatten().tolist()
         return [_unproven_rows(task, group, self.start, self._epsilon) for group in unproven]
 
-    def solve(self, weights: Tensor, output: Tensor, first: int) -> tuple[Tensor, Tensor]:
-        """Return coefficients [H, R, D] and kept share [H, R] of later rows [H, R, K] from row `first` on, which is `start` plus a multiple of ROWS."""
+    def solve(self, weights: Tensor, output: Tensor, norms: Tensor, first: int) -> tuple[Tensor, Tensor]:
+        """Return coefficients [H, R, D] and kept share [H, R] of later rows [H, R, K], with their squared norms, from row `first` on, which is `start` plus a multiple of ROWS."""
         groups, width = len(self.basis), self.basis.shape[2]
         output = output.to(weights.dtype) if self._direct else self._multiply(weights, first)
         blocks = slice((first - width) // ROWS, -(-(first + weights.shape[1] - width) // ROWS))
         by_group = output.reshape(groups, -1, *output.shape[1:])  # [G, P, R, D]
         solved = _solve(by_group, self._inverse[:, blocks], self._update[:, blocks]).flatten(0, 1)
-        return solved, ((solved * output).sum(-1) / squared_norms(weights)).clamp(0, 1)
+        return solved, ((solved * output).sum(-1) / norms).clamp(0, 1)
 
     def _multiply(self, weights: Tensor, first: int) -> Tensor:
         """Return the products [H, R, D] of rows [H, R, K] from row `first` on with the basis: some rows at a time, without the keys that none of these sees."""
@@ -195,7 +195,8 @@ def _long_rows(task: _Causal, output: Tensor, rows: PrefixRows) -> Span | None:
     task.projected[:, first, start:] = 0
     labels = rows.project_first(task.weights[:, first, first], task.projected[:, first, first], task.kept[:, first])
     if start < n:
-        coefficients, task.kept[:, start:] = rows.solve(task.weights[:, start:], output[:, start:], start)
+        late = task.weights[:, start:]
+        coefficients, task.kept[:, start:] = rows.solve(late, output[:, start:], squared_norms(late), start)
         for low in range(start, n, PART):
             high = min(low + PART, n)
             task.projected[:, low:high, :high] = rows.map(coefficients[:, low - start : high - start], low)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from ..core.attention import Keys, Layer, Reading, ScoreTerms, Span, required
 from ..core.factors import Array, Bias, Factors, ProjectionFactors, Remainder, Visible, WeightFactors
 from ..core.lazy import Tensor, torch
-
-GROUP = 64  # keys
+from ..core.rows import largest_weights
 
 
 def weight_factors(layer: Layer, reading: Reading) -> WeightFactors | None:
@@ -15,7 +14,7 @@ def weight_factors(layer: Layer, reading: Reading) -> WeightFactors | None:
     if terms is None:
         return None
     if layer.epsilon <= torch.finfo(torch.float32).eps:
-        return weight_factors_of(layer, log_sums(layer, terms).cpu().numpy())
+        return weight_factors_of(layer, log_sums(layer, terms, *largest_weights(layer)).cpu().numpy())
     # Weights of half precision are off by more than tiles may be.
     bias, sink = (None if one is None else _array(one) for one in (terms.bias, terms.sink))
     return WeightFactors.of(
@@ -32,32 +31,16 @@ def weight_factors_of(layer: Layer, sums: Array) -> WeightFactors:
     return WeightFactors(query, key, terms.scaling, sums, visible(layer.keys), terms.softcap, bias)
 
 
-def log_sums(layer: Layer, terms: ScoreTerms) -> Tensor:
-    """Return the logarithm of the sum of exponentials of every row from its largest weight, float64 [H, Q]: that key's score minus the weight's logarithm."""
-    largest, place = _largest(layer.weights)  # [H, Q]
+def log_sums(layer: Layer, terms: ScoreTerms, largest: Tensor, place: Tensor) -> Tensor:
+    """Return the logarithm of the sum of exponentials of every row, float64 [H, Q]: the score of its `largest` weight, at the key `place`, minus that weight's logarithm."""
     groups = torch.arange(len(layer.query), device=place.device) // (len(layer.query) // len(layer.key))  # [H]
     chosen = layer.key[groups[:, None], place]  # [H, Q, D']
     scores = (layer.query.double() * chosen.double()).sum(-1) * terms.scaling
     if terms.softcap is not None:
         scores = (scores / terms.softcap).tanh() * terms.softcap
     if terms.bias is not None:
-        scores = scores + terms.bias.expand(*layer.weights.shape).gather(2, place[..., None])[..., 0]
+        scores = scores + terms.bias.expand(*scores.shape, -1).gather(2, place[..., None])[..., 0]
     return scores - largest.double().log()  # infinite for rows without weight
-
-
-def _largest(weights: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the largest weight of every row [H, Q, K] and its key, [H, Q] each: first by groups of keys, since finding a maximum's place is slow."""
-    whole = weights.shape[-1] // GROUP * GROUP
-    rest, place = weights[..., whole:].max(-1) if whole < weights.shape[-1] else (None, None)
-    if not whole:
-        return required(rest), required(place)
-    groups = weights[..., :whole].unflatten(-1, (-1, GROUP))  # type: ignore[no-untyped-call]
-    largest, best = groups.amax(-1).max(-1)
-    inside = groups.gather(-2, best[..., None, None].expand(*best.shape, 1, GROUP))[..., 0, :]
-    found = best * GROUP + inside.argmax(-1)
-    if rest is None or place is None:
-        return largest, found
-    return torch.maximum(largest, rest), torch.where(rest > largest, place + whole, found)
 
 
 def effective_factors(layer: Layer, reading: Reading) -> ProjectionFactors | None:

@@ -70,13 +70,14 @@ def decomposed_rows(weights: Tensor, V: Tensor, mask: Tensor, epsilon: float) ->
 
 
 def squared_norms(rows: Tensor) -> Tensor:
+    """Return the squared norms of rows [..., K] as divisors, which are not zero, [...]."""
     norms: Tensor = torch.linalg.vector_norm(rows, dim=-1).square().clamp_min(torch.finfo(rows.dtype).tiny)
     return norms
 
 
-def kept_share(coordinates: Tensor, rows: Tensor) -> Tensor:
-    """Return the share of the squared norm of rows [..., K] that is in their coordinates [..., D] of an orthonormal basis, [...]."""
-    return (coordinates.square().sum(-1) / squared_norms(rows)).clamp(0, 1)
+def kept_share(coordinates: Tensor, norms: Tensor) -> Tensor:
+    """Return the share of the squared norms [...] of rows that is in their coordinates [..., D] of an orthonormal basis, [...]."""
+    return (coordinates.square().sum(-1) / norms).clamp(0, 1)
 
 
 def repeat_heads(per_group: Tensor, heads: int) -> Tensor:

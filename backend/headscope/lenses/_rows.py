@@ -9,6 +9,7 @@ from typing import Any
 from ..core.attention import Layer, Reading, Span, required
 from ..core.factors import Factors, Remainder, WeightFactors
 from ..core.lazy import Tensor, torch
+from ..core.rows import largest_weights, squared_norms
 from ._causal import PrefixRows
 from ._factors import log_sums, projection_factors, weight_factors_of
 from ._gram import ROWS, factorise, gram_matrix, kept_share
@@ -23,17 +24,19 @@ class WeightRows:
     def __init__(self, layer: Layer) -> None:
         self._layer = layer
 
-    def read(self, rows: Layer, with_map: bool) -> tuple[Reading, Tensor]:
-        """Return the weights, and the logarithms of their sums."""
-        return Reading(rows.weights), log_sums(rows, required(rows.terms))
+    def read(self, rows: Layer, with_map: bool) -> tuple[Reading, tuple[Tensor, Tensor]]:
+        """Return the weights, and the largest of each row with its key."""
+        return Reading(rows.weights), rows.once(largest_weights)
 
     def facts(self) -> Reading:
         """Return an empty reading: a lens that changes nothing has no facts."""
         return Reading(self._layer.weights)
 
-    def factors(self, parts: Sequence[Tensor]) -> WeightFactors:
+    def factors(self, parts: Sequence[tuple[Tensor, Tensor]]) -> WeightFactors:
         """Return the factors of the weights."""
-        return weight_factors_of(self._layer, torch.cat(list(parts), 1).cpu().numpy())
+        largest, place = (torch.cat(part, 1) for part in zip(*parts, strict=True))
+        sums = log_sums(self._layer, required(self._layer.terms), largest, place)
+        return weight_factors_of(self._layer, sums.cpu().numpy())
 
 
 class EffectiveRows:
@@ -50,7 +53,7 @@ class EffectiveRows:
         """Return the projected rows with the share of each that is kept, and their coordinates."""
         found = self._basis.coordinates(rows.weights, rows.output)
         projected = self._basis.map(found) if with_map else rows.weights.new_empty(0)
-        return Reading(projected, signed=True, kept=kept_share(found, rows.weights)), found
+        return Reading(projected, signed=True, kept=kept_share(found, rows.once(squared_norms))), found
 
     def facts(self) -> Reading:
         """Return rank, condition and leverage."""
@@ -79,7 +82,7 @@ class CausalRows:
             projected, kept = torch.empty_like(rows.weights), rows.weights.new_ones(rows.weights.shape[:2])
             self._rows.project_first(rows.weights, projected, kept)
             return Reading(projected, signed=True, kept=kept), projected
-        solved, kept = self._rows.solve(rows.weights, rows.output, begin)
+        solved, kept = self._rows.solve(rows.weights, rows.output, rows.once(squared_norms), begin)
         projected = self._rows.map(solved, begin) if with_map else rows.weights.new_empty(0)
         return Reading(projected, signed=True, kept=kept), solved
 
@@ -99,21 +102,21 @@ class NullRows:
         self._effective, self._weights = effective, WeightRows(layer)
         self.first, self.multiple = effective.first, effective.multiple
 
-    def read(self, rows: Layer, with_map: bool) -> tuple[Reading, tuple[Tensor, Tensor]]:
+    def read(self, rows: Layer, with_map: bool) -> tuple[Reading, tuple[Any, Tensor]]:
         """Return the weights minus the projected rows, and what the factors of both are made of."""
-        (_, sums), (found, solved) = self._weights.read(rows, with_map), self._effective.read(rows, with_map)
+        (_, largest), (found, solved) = self._weights.read(rows, with_map), self._effective.read(rows, with_map)
         projected = rows.weights - found.map if with_map else found.map
-        return Reading(projected, signed=True, kept=1 - required(found.kept)), (sums, solved)
+        return Reading(projected, signed=True, kept=1 - required(found.kept)), (largest, solved)
 
     def facts(self) -> Reading:
         """Return rank and condition of the values, and what is left of the leverage."""
         found = self._effective.facts()
         return replace(found, identical=None, leverage=1 - required(found.leverage))
 
-    def factors(self, parts: Sequence[tuple[Tensor, Tensor]]) -> Factors:
+    def factors(self, parts: Sequence[tuple[Any, Tensor]]) -> Factors:
         """Return the factors of both maps."""
-        sums, solved = ([part[place] for part in parts] for place in (0, 1))
-        return Remainder(self._weights.factors(sums), self._effective.factors(solved))
+        largest, solved = [largest for largest, _ in parts], [solved for _, solved in parts]
+        return Remainder(self._weights.factors(largest), self._effective.factors(solved))
 
 
 def weight_rows(layer: Layer, params: Any) -> WeightRows | None:

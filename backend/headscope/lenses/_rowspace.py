@@ -24,6 +24,7 @@ from ._gram import (
     kept_share,
     repeat_heads,
     safe_condition,
+    squared_norms,
 )
 from ._interval import project_intervals
 
@@ -62,7 +63,7 @@ def _project_all(weights: Tensor, V: Tensor, output: Tensor, factor: tuple[Tenso
         return replace(
             rows.facts(len(weights)),
             map=rows.map(coordinates),
-            kept=kept_share(coordinates, weights),
+            kept=kept_share(coordinates, squared_norms(weights)),
             span=Span(coordinates, rows.basis),
         )
     return _project_few(weights, V, factor, epsilon)
@@ -87,7 +88,7 @@ def _project_few(weights: Tensor, V: Tensor, factor: tuple[Tensor, Tensor], epsi
         if sigma.numel() < n:
             exact = weights[heads].double() @ U
             projected[heads] = (exact @ U.mT).to(weights.dtype)
-            kept[heads] = kept_share(exact, weights[heads].double()).to(kept.dtype)
+            kept[heads] = kept_share(exact, squared_norms(weights[heads].double())).to(kept.dtype)
     return _reading(projected, rank, condition, rank == n, leverage, per_group, kept)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from ..core.arrays import Array, divide
 from ..core.attention import Layer, Reading
 from ..core.lazy import Tensor, torch
+from ..core.rows import largest_weights
 from ._maps import nothing
 from .base import ByRows, Measure, is_distribution, is_of_heads, is_signed
 
@@ -41,8 +42,9 @@ def entropy_of_rows(layer: Layer, lens: str, readings: Mapping[str, Reading], pa
     weights, scores = readings[lens].map, layer.scores
     if scores is None or lens != "weights":
         return row_entropy(weights)
-    below = scores - scores.amax(-1, keepdim=True)
-    return -weights.amax(-1).clamp_min_(1e-38).log_() * weights.sum(-1) - below.mul_(weights).sum(-1)
+    largest, place = layer.once(largest_weights)
+    below = scores - scores.gather(-1, place[..., None])
+    return -largest.clamp_min(1e-38).log_() * weights.sum(-1) - below.mul_(weights).sum(-1)
 
 
 def convert(nats: Array, unit: Unit, keys: Array) -> Array:

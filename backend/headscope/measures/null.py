@@ -7,6 +7,7 @@ from typing import Any
 
 from ..core.attention import Layer, Reading, required
 from ..core.lazy import Tensor, torch
+from ..core.rows import squared_norms
 from ._maps import nothing
 from .base import ByRows, Measure
 
@@ -18,7 +19,7 @@ def share(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Any)
 
 def _norms(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Any) -> Tensor:
     """Return the squared norm of every row, and the part of it that effective attention keeps, [H, Q, 2]."""
-    norms = layer.weights.norm(dim=-1).square()  # [H, Q]
+    norms = layer.once(squared_norms)  # [H, Q]
     return torch.stack([norms, required(readings["effective"].kept) * norms], -1)
 
 
