@@ -14,6 +14,7 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 
 from tests.support.cluster import Cluster
+from tests.support.collector import Collector
 from tests.support.hub import Hub
 from tests.support.models import small_models, tiny_model
 from tests.support.server import Program, Server
@@ -98,12 +99,21 @@ def cluster_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
 
 
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory, models: Path, cluster_hub: Hub) -> Iterator[Cluster]:
-    """Two servers and two workers, which log every request and may download from a hub."""
+def collector() -> Iterator[Collector]:
+    """The collector of the traces of `cluster`."""
+    with Collector() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def cluster(
+    tmp_path_factory: pytest.TempPathFactory, models: Path, cluster_hub: Hub, collector: Collector
+) -> Iterator[Cluster]:
+    """Two servers and two workers, which log every request, may download from a hub, and send traces."""
     home = tmp_path_factory.mktemp("cluster") / "home"
     logs = {"log_format": "json", "log_level": "debug"}
     hub = {"hub": "any", "HF_ENDPOINT": cluster_hub.url}
-    with Cluster(home, models, servers=2, workers=2, prewarm=True, **logs, **hub) as running:
+    with Cluster(home, models, servers=2, workers=2, prewarm=True, **logs, **hub, **collector.environment) as running:
         running.warm()
         yield running
 

@@ -209,6 +209,16 @@ def _invalid(name: str, expected: str) -> InvalidSetting:
     return InvalidSetting(f"The setting HEADSCOPE_{name.upper()} is not valid: {expected}. Change it, or unset it.")
 
 
+def wants_traces() -> bool:
+    """Return whether the standard variables of OpenTelemetry ask for traces over OTLP, the only protocol that Headscope sends them by, over HTTP."""
+    values = {name: value.strip() for name, value in os.environ.items() if name.startswith("OTEL_")}
+    if values.get("OTEL_SDK_DISABLED", "").lower() == "true":
+        return False
+    exporter = values.get("OTEL_TRACES_EXPORTER", "")
+    named = any(values.get(f"OTEL_EXPORTER_OTLP_{name}ENDPOINT") for name in ("", "TRACES_"))
+    return exporter == "otlp" or (exporter == "" and named)
+
+
 def limit_threads() -> None:
     """Keep threads that wait for one another from taking the cores of others, unless the environment says otherwise. Call it before numpy and torch are imported.
 

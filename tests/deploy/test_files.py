@@ -107,7 +107,7 @@ def test_every_variable_on_offer_is_read() -> None:
     read_ = set(re.findall(r"\$\{([A-Z_]+)", COMPOSE)) | {
         name for service in SERVICES.values() for name, value in service["environment"].items() if value is None
     }
-    read_ |= set(re.findall(r"^    ((?:HEADSCOPE|AWS)_\w+):$", COMPOSE, re.MULTILINE))
+    read_ |= set(re.findall(r"^    ((?:HEADSCOPE|AWS|OTEL)_\w+):$", COMPOSE, re.MULTILINE))
     assert offered == read_
 
 

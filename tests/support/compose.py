@@ -168,7 +168,7 @@ class Worker(Service):
 
 
 class Stack:
-    """The services as processes, with their own folders and ports; `settings` are added to the environment of Headscope, those of HF_ as they are. Stops all on exit.
+    """The services as processes, with their own folders and ports; `settings` are added to the environment of Headscope, those of HF_ and OTEL_ as they are. Stops all on exit.
 
     `constants` of headscope.jobs, such as supervisor.STALE_SECONDS, have other values in its servers and workers.
     """
@@ -186,7 +186,7 @@ class Stack:
         self.folder, self.home, self._logs = folder, home or folder / "home", logs or folder
         self._constants = constants or {}
         found = {} if models is None else {"model_dirs": [str(models)]}
-        hub = {name: str(settings.pop(name)) for name in list(settings) if name.startswith("HF_")}
+        hub = {name: str(settings.pop(name)) for name in list(settings) if name.startswith(("HF_", "OTEL_"))}
         self._ours = {**variables(**{"hub": "off", "prewarm": False, "threads": 1, **found, **settings}), **hub}
         self.services = read(**PASSWORDS)["services"]
         self.ports = {name: free_port() for name in ("db", "broker", "cache", "api")}

@@ -8,9 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
+from fastapi.telemetry import TelemetryConfig
 
 from .._version import __version__
 from ..figures.images import Renderer
+from ..jobs import tracing
 from ..server.accounts import Accounts
 from ..server.service import Service
 from ..settings import Settings
@@ -45,6 +47,8 @@ from .static_files import serve_page
 
 # Size of the thread pool for blocking calls.
 THREADS = 32
+# Requests that are made again and again, and tell nothing.
+UNTRACED = frozenset({"/healthz", "/readyz", "/metrics"})
 # Tried in this order: the most frequent requests first.
 ROUTERS = (
     analyses.router,
@@ -87,7 +91,7 @@ def create(settings: Settings, *, tokens: bool = False) -> FastAPI:
         docs_url=None,  # its page loads a script from another site
         redoc_url=None,
         redirect_slashes=False,
-        telemetry={"tracing": False, "metrics": False, "logs": False},  # Headscope has its own metrics and logs
+        telemetry=_telemetry(),
         lifespan=lifespan,
     )
     app.state.service, app.state.accounts, app.state.renderer = service, accounts, Renderer()
@@ -101,6 +105,18 @@ def create(settings: Settings, *, tokens: bool = False) -> FastAPI:
     error_responses.describe(app)
     _add_middleware(app, service, accounts, settings)
     return app
+
+
+def _telemetry() -> TelemetryConfig:
+    """Return FastAPI's telemetry: traces if they are wanted. Headscope has its own metrics and logs."""
+    return {
+        "tracing": tracing.start(),
+        "metrics": False,
+        "logs": False,
+        "operation_spans": False,
+        "auto_configure": False,
+        "exclude": lambda scope: scope["path"] in UNTRACED,
+    }
 
 
 def _add_middleware(app: FastAPI, service: Service, accounts: Accounts, settings: Settings) -> None:

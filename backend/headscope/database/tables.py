@@ -58,6 +58,7 @@ jobs = Table(
     Column("sent", Double),
     Column("queue", Text, nullable=False, default=""),
     Column("version", BigInteger, nullable=False),
+    Column("trace", Text, nullable=False, default="", server_default=""),
     Index("jobs_queue", "status", "owner", "priority", "created", "id"),
     Index("jobs_task", "task"),
     Index("jobs_kind", "kind", "created"),

@@ -45,7 +45,8 @@ class Job(Work):
 
     `version` grows with every change of the job, and `run` with every claim, even if the job is removed and accepted again in between:
     a worker whose claim has expired cannot change the job. `attempts` counts the claims since the job was accepted; `worker` made the latest.
-    `task` is the unit in which jobs are handed to workers: those of one task may share a forward pass.
+    `task` is the unit in which jobs are handed to workers: those of one task may share a forward pass. `trace` is the span of the request, as in the header
+    `traceparent`; empty without traces.
     `owner` is the one whose turn it takes; others may want it too.
     """
 
@@ -64,6 +65,7 @@ class Job(Work):
     run: int = 0
     worker: str = ""
     task: str = ""
+    trace: str = ""
 
     @property
     def terminal(self) -> bool:

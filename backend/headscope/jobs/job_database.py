@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from ..database import NOW, Database
 from ..database.tables import grants, jobs, owners, workers
 from ..errors import WorkerLost
-from . import metrics
+from . import metrics, tracing
 from .announcements import Announce
 from .grants import owners_of, withdraw
 from .job import (
@@ -89,7 +89,7 @@ class JobDatabase(TaskSending):
 
     def _insert(self, connection: sa.Connection, fresh: list[Work], batch: str | None, priority: int) -> None:
         now, rows, groups = self._database.now(connection), [], dict[Any, list[str]]()
-        all_ = {"batch": batch, "priority": priority}
+        all_ = {"batch": batch, "priority": priority, "trace": tracing.current()}
         for place, one in enumerate(fresh):
             created = now + place * STEP_SECONDS
             version = int(created / STEP_SECONDS)

@@ -15,6 +15,7 @@ from itertools import count
 from typing import Any, Protocol
 
 from ..errors import HeadscopeError
+from . import tracing
 from .job import End, Job, Problem, Run, Worker, outcome, timed_out
 from .job_database import JobDatabase
 from .progress import ProgressReporter
@@ -105,7 +106,9 @@ class WorkerProcess:
             del self._ends[: len(ends)]
             self._since, self._running = time.monotonic(), [Run(job.id, job.run) for job in jobs]
         try:
-            problems = self._run(jobs) if jobs else {}
+            with tracing.running(jobs, self._worker.name) as note:
+                problems = self._run(jobs) if jobs else {}
+                note(problems)
             if self._late and len(jobs) > 1:
                 for job in jobs:
                     self._database.requeue(job.id, job.run, "The jobs of one pass took too long; trying again, alone.")

@@ -18,7 +18,20 @@ from ..analysis.request import AnalysisRequest, with_stored_image
 from ..core.lazy import LazyModule
 from ..database import Database, schema
 from ..errors import DatabaseUnavailable, HeadscopeError, NotReady, Unknown
-from ..jobs import LOCAL, Embedded, Engine, Job, JobDatabase, JobKind, Limits, Watcher, Worker, announcements, metrics
+from ..jobs import (
+    LOCAL,
+    Embedded,
+    Engine,
+    Job,
+    JobDatabase,
+    JobKind,
+    Limits,
+    Watcher,
+    Worker,
+    announcements,
+    metrics,
+    tracing,
+)
 from ..jobs.announcements import Announce
 from ..jobs.supervisor import Supervisor
 from ..jobs.watch import ANNOUNCED_SECONDS, TICK_SECONDS
@@ -367,4 +380,5 @@ def create_engine(settings: Settings, facts: Database) -> Engine:
     from ..worker.engine import AnalysisEngine  # imports torch and transformers, which the server's process never does
 
     logs.configure(settings.log_format, settings.log_level)  # not inherited from the server
+    tracing.start()
     return AnalysisEngine(settings, facts)
