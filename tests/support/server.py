@@ -20,7 +20,7 @@ from headscope.settings import Settings
 
 T = TypeVar("T")
 API = "/api/v1"
-DEADLINE = 60.0
+DEADLINE = 120.0
 # A request that takes seconds: long enough to be killed, cancelled or watched half-way. See the fixture `models`.
 SLOW: dict[str, Any] = {
     "model": "slow",

@@ -245,6 +245,7 @@ def test_public_names() -> None:
         "compare",
         "effect",
         "errors",
+        "export_site",
         "from_attentions",
         "head_scores",
         "learn_pasta",
@@ -252,6 +253,7 @@ def test_public_names() -> None:
         "open",
         "show",
         "study",
+        "watch_training",
     }
     assert all(getattr(headscope, name) is not None for name in headscope.__all__)
 
