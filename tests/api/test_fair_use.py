@@ -67,7 +67,7 @@ def test_data_sets_of_one_user(lab: Users) -> None:
         begun = time.monotonic()
         assert lab.emmy.get(f"{API}/analyses").status_code == 200
         longest = max(longest, time.monotonic() - begun)
-    assert longest < 3
+    assert longest < 8  # other tests may run on the machine
     statuses = Counter(answer.status_code for answer in answers)
     assert statuses.keys() == {200, 429}
     assert 6 <= statuses[200] < statuses[429]  # more than six if some end before the last of the 40 arrive
