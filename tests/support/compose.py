@@ -162,9 +162,16 @@ class Worker(Service):
         return eventually(lambda: psutil.Process(self.process.pid).children(), f"a child of {self.name}")[0]
 
     def metric(self, name: str) -> int:
-        """Return a number of its /metrics; zero if it has not counted yet."""
-        text = httpx.get(f"http://127.0.0.1:{self.port}/metrics", trust_env=False, verify=False).text
+        """Return a number of its /metrics; zero if it has not counted yet. Waits until a worker that is starting serves them."""
+        text = eventually(self._metrics, f"metrics of {self.name}")
         return value_of(text, name) if f"headscope_{name} " in text else 0
+
+    def _metrics(self) -> str:
+        assert self.running, self.log()
+        try:
+            return httpx.get(f"http://127.0.0.1:{self.port}/metrics", trust_env=False, verify=False).text
+        except httpx.ConnectError:
+            return ""
 
 
 class Stack:
