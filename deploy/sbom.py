@@ -1,4 +1,7 @@
-"""Write a CycloneDX list of an image's Python and system packages, with their versions and licences, to standard output."""
+"""Write a CycloneDX list of an image's Python and system packages, with their versions and licences, to standard output.
+
+It needs only the standard library: an image has no other packages than those that it lists. release.py uses its parts.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import platform
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.metadata import Distribution, distributions
 from typing import Any
 from urllib.parse import quote
@@ -17,22 +20,32 @@ MAIN = "headscope"
 
 def main() -> None:
     """Write the document. The same packages give the same bytes."""
-    python = sorted((_python(found) for found in distributions()), key=lambda one: one["purl"])
+    python = sorted((python_component(found) for found in distributions()), key=lambda one: one["purl"])
     (subject,) = [one for one in python if one["name"] == MAIN]
-    document = {
+    listed = document(subject, [*(one for one in python if one is not subject), *_system()])
+    json.dump(listed, sys.stdout, indent=1)
+
+
+def document(subject: dict[str, Any], components: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Return the CycloneDX document of an application with these components."""
+    return {
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
         "version": 1,
         "metadata": {"component": {**subject, "type": "application"}},
-        "components": [*(one for one in python if one is not subject), *_system()],
+        "components": list(components),
     }
-    json.dump(document, sys.stdout, indent=1)
 
 
-def _python(found: Distribution) -> dict[str, Any]:
-    """Return the component of an installed Python package. Names are normalised as PEP 503 says."""
-    name = re.sub(r"[-_.]+", "-", found.metadata["Name"]).lower()
-    return _component(name, found.version, f"pkg:pypi/{name}@{quote(found.version)}", _licences(found))
+def python_component(found: Distribution) -> dict[str, Any]:
+    """Return the component of an installed Python package."""
+    name = normalised(found.metadata["Name"])
+    return component(name, found.version, f"pkg:pypi/{name}@{quote(found.version)}", _licences(found))
+
+
+def normalised(name: str) -> str:
+    """Return the name of a Python package as PEP 503 writes it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _licences(found: Distribution) -> list[dict[str, Any]]:
@@ -55,10 +68,11 @@ def _system() -> Iterator[dict[str, Any]]:
     for line in subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines():
         name, version, architecture = line.split()
         purl = f"pkg:deb/{release['ID']}/{name}@{quote(version, safe='')}?arch={architecture}&{distribution}"
-        yield _component(name, version, purl, [])
+        yield component(name, version, purl, [])
 
 
-def _component(name: str, version: str, purl: str, licences: list[dict[str, Any]]) -> dict[str, Any]:
+def component(name: str, version: str, purl: str, licences: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return one component; without a known licence it has none."""
     known = {"licenses": licences} if licences else {}
     return {"type": "library", "bom-ref": purl, "name": name, "version": version, "purl": purl, **known}
 

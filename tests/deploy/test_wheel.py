@@ -11,9 +11,8 @@ from pathlib import Path
 
 import hatch_build
 import pytest
-from hatchling.builders.sdist import SdistBuilder
-from hatchling.builders.wheel import WheelBuilder
 
+from deploy import release
 from tests.support.compose import ROOT
 from tests.support.server import Server, variables
 
@@ -22,8 +21,13 @@ LIMIT = 100_000_000  # of a file on PyPI
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return Path(next(WheelBuilder(str(ROOT)).build(directory=str(tmp_path_factory.mktemp("dist")))))
+def built(tmp_path_factory: pytest.TempPathFactory) -> release.Distributions:
+    return release.build(ROOT, tmp_path_factory.mktemp("dist"))
+
+
+@pytest.fixture(scope="module")
+def wheel(built: release.Distributions) -> Path:
+    return built.wheel
 
 
 @pytest.fixture(scope="module")
@@ -91,16 +95,14 @@ def test_one_server_needs_no_packages_of_a_cluster(tmp_path: Path) -> None:
         server.analyse(model="minilm", text="The cat sat.", lenses=["weights"], measures=["entropy"])
 
 
-def test_the_source_distribution_can_build_it(tmp_path: Path) -> None:
-    """It contains the page, the small model, and the hook that downloads the default model."""
-    built = Path(next(SdistBuilder(str(ROOT)).build(directory=str(tmp_path))))
-    assert built.stat().st_size < LIMIT / 10
-    names = subprocess.run(
-        ["tar", "--list", "--file", built], capture_output=True, text=True, check=True
-    ).stdout.split()
-    inside = {name.partition("/")[2] for name in names}
-    assert {"hatch_build.py", "LICENSE", "frontend/dist/index.html", "models/catalog.toml"} <= inside
-    assert [name for name in inside if name.endswith(".safetensors")] == ["models/rxnmapper/model.safetensors"]
+def test_the_source_distribution_builds_the_same_bytes(built: release.Distributions, tmp_path: Path) -> None:
+    """It contains the page, the small model, and the hook that downloads the default model, and gives both files again."""
+    assert built.sdist.stat().st_size < LIMIT / 10
+    unpacked = release.unpack(built.sdist, tmp_path, ROOT / "models" / "minilm")
+    weights = [path for path in unpacked.rglob("*.safetensors") if path.parent.name != "minilm"]
+    assert weights == [unpacked / "models" / "rxnmapper" / "model.safetensors"]
+    again = release.build(unpacked, tmp_path / "dist")
+    assert [release.digest(file) for file in again] == [release.digest(file) for file in built]
 
 
 def test_other_weights_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
