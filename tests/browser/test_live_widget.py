@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import comm
@@ -41,7 +43,7 @@ class _Comm(BaseComm):
 
 
 # A notebook: the model of a widget as anywidget's front-end modules know it, with the kernel behind `kernel`.
-NOTEBOOK = """<!doctype html><div id="out"></div><script type="module">
+NOTEBOOK = """<!doctype html><body style="background: #111"><div id="out"></div><script type="module">
 const handlers = new Map(), state = STATE
 const emit = (name, ...values) => handlers.get(name)?.forEach((handle) => handle(...values))
 const bytes = (text) => new DataView(Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)).buffer)
@@ -88,7 +90,7 @@ def test_widget(
         return shown.comm.receive(data)
 
     page.expose_function("kernel", kernel)
-    state = {name: getattr(shown, name) for name in ("head", "lens", "pins", "range", "height")}
+    state = {name: getattr(shown, name) for name in ("head", "lens", "pins", "range", "height", "still")}
     notebook = NOTEBOOK.replace("STATE", json.dumps(state)).replace(
         "MODULE", json.dumps(Widget._esm.replace("</", "<\\/"))
     )
@@ -96,6 +98,8 @@ def test_widget(
     page.goto((tmp_path / "notebook.html").as_uri())
     frame = page.frame_locator('iframe[title="Headscope"]')
     expect(frame.get_by_role("img", name="Heat map of head 4.5")).to_be_visible()
+    expect(page.get_by_role("img", name="Small maps of all heads")).to_have_count(0)
+    expect(frame.locator(":root")).to_have_attribute("data-theme", "dark")  # as the notebook is
     maps = lambda: [path for path in asked if path.startswith("/factors/weights/")]  # noqa: E731
     wait(page, lambda: maps() == ["/factors/weights/1.1"])
     frame.get_by_role("grid", name="Heads").press("ArrowLeft")
@@ -108,6 +112,23 @@ def test_widget(
     for name in ("head", "lens"):
         with pytest.raises(InvalidRequest):
             setattr(shown, name, "nonsense")
+    page.close()
+
+
+def test_widget_where_no_kernel_answers(
+    browser: Browser, analysis: headscope.Analysis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a notebook keeps of the widget is a picture of all heads, and what to do for the viewer."""
+    monkeypatch.setattr(comm, "create_comm", _Comm)
+    bundle, _ = headscope.show(analysis, "4.5", widget=True)._repr_mimebundle_()
+    assert bundle["application/vnd.jupyter.widget-view+json"]["model_id"]
+    assert len(bundle["text/html"]) < 10_000
+    (tmp_path / "exported.html").write_text(f"<!doctype html>{bundle['text/html']}", "utf-8")
+    page = browser.new_page()
+    page.goto((tmp_path / "exported.html").as_uri())
+    heads = page.get_by_role("img", name="Small maps of all heads: a row per layer")
+    assert heads.evaluate("image => [image.naturalWidth, image.naturalHeight]") == [20, 20]
+    expect(page.get_by_text("4 heads of minilm, 9 tokens, through the lens Weights")).to_be_visible()
     page.close()
 
 
@@ -126,6 +147,13 @@ def test_answers_of_the_widget(analysis: headscope.Analysis) -> None:
         assert shown._page.answer(path) is None
     with pytest.raises(InvalidRequest):
         headscope.show(analysis, heads=["3.3"], widget=True)
+
+
+def test_widget_in_a_notebook(analysis: headscope.Analysis, monkeypatch: pytest.MonkeyPatch) -> None:
+    """marimo has no kernel of IPython; in a script that imports it, there is no notebook."""
+    for running, kind in ((True, Widget), (False, NotebookView)):
+        monkeypatch.setitem(sys.modules, "marimo", SimpleNamespace(running_in_notebook=lambda answer=running: answer))
+        assert isinstance(headscope.show(analysis), kind)
 
 
 def test_widget_without_anywidget(analysis: headscope.Analysis, monkeypatch: pytest.MonkeyPatch) -> None:

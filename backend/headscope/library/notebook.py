@@ -73,9 +73,9 @@ def show(
 
     `head` is the head to open first, (4, 5) or "4.5"; `heads` are the heads to include, all by default; `height` is in px.
 
-    In a notebook of Jupyter where anywidget is installed (`pip install headscope[notebook]`), the result is a widget: its traits `head`, `lens`, `pins` and
-    `range` follow what is chosen in the viewer and can be set, and the kernel sends maps when they are looked at. Otherwise, and with `widget=False`, it is a
-    frame that needs no kernel, so that the notebook can be exported, and it has `save(path)`.
+    In a notebook of Jupyter or marimo where anywidget is installed (`pip install headscope[notebook]`), the result is a widget: its traits `head`, `lens`,
+    `pins` and `range` follow what is chosen in the viewer and can be set, and the kernel sends maps when they are looked at; without a kernel, as in an exported
+    notebook, it is a picture of all heads. Otherwise, and with `widget=False`, it is a frame that needs no kernel, and it has `save(path)`.
 
     Raises InvalidRequest for a head that was not analysed, Unsupported for `widget=True` without anywidget, and, for the frame, BudgetExceeded if the maps are
     too large for a page: choose fewer heads, or analyse fewer lenses. The frame raises Unsupported if the page has not been built (make page).
@@ -92,7 +92,7 @@ def show(
         raise InvalidRequest('head must be one that was analysed, such as (4, 5) or "4.5".', pointer="/head")
     if widget and not _has_anywidget():
         raise Unsupported("The widget needs anywidget: pip install headscope[notebook].")
-    if widget or (widget is None and _in_jupyter() and _has_anywidget()):
+    if widget or (widget is None and _in_notebook() and _has_anywidget()):
         return headscope_widget.Widget(a.id, source, known, known[0] if head is None else _name(head), height)
     choose_precision(source)
     return NotebookView(a.id, source, {} if head is None else {"head": _name(head)}, height)
@@ -102,10 +102,11 @@ def _has_anywidget() -> bool:
     return importlib.util.find_spec("anywidget") is not None
 
 
-def _in_jupyter() -> bool:
-    """Return whether this is the kernel of a notebook, which a terminal with IPython is not."""
-    ipython = sys.modules.get("IPython")
-    return ipython is not None and getattr(ipython.get_ipython(), "kernel", None) is not None
+def _in_notebook() -> bool:
+    """Return whether this is the kernel of a notebook of Jupyter, which a terminal with IPython is not, or of marimo."""
+    ipython, marimo = sys.modules.get("IPython"), sys.modules.get("marimo")
+    in_jupyter = ipython is not None and getattr(ipython.get_ipython(), "kernel", None) is not None
+    return in_jupyter or (marimo is not None and marimo.running_in_notebook())
 
 
 def _name(head: tuple[int, int] | str) -> str:

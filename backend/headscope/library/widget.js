@@ -1,8 +1,19 @@
 /** The widget's side in a notebook (an anywidget front-end module): it holds the viewer's frame, and passes messages between it and Python. */
 const VIEW = ['head', 'lens', 'pins', 'range']
+/** After this time without an answer, the text below the picture of all heads tells how to get the viewer. */
+const PATIENCE_MS = 5000
 
 /** Bytes of a message's buffer, in memory of their own. */
 const copy = ({ buffer, byteOffset, byteLength }) => buffer.slice(byteOffset, byteOffset + byteLength)
+
+/** The theme of the notebook, by what is behind the output: dark if it is darker than middle grey. */
+function themeBehind(element) {
+  for (let at = element; at; at = at.parentElement) {
+    const [red, green, blue, alpha = 1] = (getComputedStyle(at).backgroundColor.match(/[\d.]+/g) ?? []).map(Number)
+    if (alpha > 0.5) return 0.3 * red + 0.6 * green + 0.1 * blue < 128 ? 'dark' : 'light'
+  }
+  return ''
+}
 
 function render({ model, el }) {
   const frame = document.createElement('iframe')
@@ -17,8 +28,12 @@ function render({ model, el }) {
   const answer = (message, buffers = []) => {
     if (message.to !== name) return
     const [bytes] = buffers.map(copy)
-    if (message.id === 0) frame.srcdoc = new TextDecoder().decode(bytes)
+    if (message.id === 0) open(bytes)
     else send({ id: message.id, bytes }, bytes ? [bytes] : [])
+  }
+  const open = (bytes) => {
+    frame.srcdoc = new TextDecoder().decode(bytes)
+    el.replaceChildren(frame)
   }
   const ask = (id, path) => model.send({ from: name, id, path })
   const listen = ({ source, data }) => {
@@ -36,8 +51,12 @@ function render({ model, el }) {
   addEventListener('message', listen)
   model.on('msg:custom', answer)
   for (const key of VIEW) model.on(`change:${key}`, show)
-  el.append(frame)
-  ask(0, '/page')
+  // There at once, and all there is where no kernel answers, as in an exported notebook.
+  el.innerHTML = model.get('still')
+  const about = el.querySelector('figcaption')
+  about.hidden = true
+  setTimeout(() => (about.hidden = false), PATIENCE_MS)
+  ask(0, `/page/${themeBehind(el)}`)
   return () => {
     removeEventListener('message', listen)
     model.off('msg:custom', answer)

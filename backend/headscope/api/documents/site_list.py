@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-import base64
 import html
-import io
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import chain, count
 from typing import Any
 
-import numpy as np
-
 from ...core.arrays import Array
 from ...core.lazy import Image
 from ...lenses import LENSES
 from ...store.export import Source
-from .arrays import pool_tiles
-from .standalone import LONGEST, digest
-from .thumbnails import draw_without
+from .heads_picture import draw_heads, to_data_url
+from .standalone import digest
 
 # Characters of a text on the list.
 MOST_TEXT = 300
-# Cells per side of a head in a picture, fewer where the whole picture would be wider or higher than MOST_SIDE px.
-CELLS, MOST_SIDE = 16, 640
-# Visible on light and on dark paper.
-INK = (63, 116, 192)
 POLICY = "default-src 'none'; style-src 'sha256-{style}'; img-src data:; base-uri 'none'; form-action 'none'"
 STYLE = """
 :root {
@@ -127,7 +118,7 @@ def describe_entry(source: Source, href: str, title: str) -> SiteEntry:
             "Tokens": f"{len(document['tokens']):,}",
             "Heads": f"{layers} layers × {heads}",
         },
-        maps=_draw_heads(source),
+        maps=draw_heads(source),
         image="" if picture is None else _draw_image(picture),
     )
 
@@ -183,35 +174,10 @@ def _shorten(text: str, most: int = MOST_TEXT) -> str:
     return line if len(line) <= most else f"{line[: most - 1].rstrip()}…"
 
 
-def _draw_heads(source: Source) -> str:
-    """Return the thumbnails of all heads in the first lens, a row per layer, as a PNG whose opacity shows the weights."""
-    lens = source.document["kept"][0]
-    layers, heads, *sides = source.document["shapes"][lens]
-    cells, signed = max(1, min(CELLS, MOST_SIDE // max(layers, heads))), LENSES[lens].signed
-    # As the viewer first shows them, which reads the maps.
-    tiles = (
-        draw_without(source, lens, "both", cells)["tiles"]
-        if max(sides) <= LONGEST
-        else pool_tiles(source.arrays[f"tile/{lens}/tiles"], cells, signed)
-    )
-    weights = np.abs(tiles / 255 if not signed else tiles / 127 - 128 / 127).clip(0, 1)  # [L, H, t, t']
-    framed = np.pad(np.sqrt(weights), ((0, 0), (0, 0), (0, 1), (0, 1)))
-    opacity = framed.transpose(0, 2, 1, 3).reshape(layers * framed.shape[2], heads * framed.shape[3])
-    image = Image.fromarray(np.rint(opacity * 255).astype(np.uint8))  # as places in the palette
-    image.putpalette(INK * 256)
-    return _to_url(image, transparency=bytes(range(256)))
-
-
 def _draw_image(pixels: Array) -> str:
     image = Image.fromarray(pixels)
     image.thumbnail((192, 192))
-    return _to_url(image)
-
-
-def _to_url(image: Any, **options: Any) -> str:
-    written = io.BytesIO()
-    image.save(written, "PNG", optimize=True, **options)
-    return f"data:image/png;base64,{base64.b64encode(written.getvalue()).decode('ascii')}"
+    return to_data_url(image)
 
 
 def name_file(title: str, taken: Collection[str]) -> str:
