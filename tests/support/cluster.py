@@ -86,10 +86,15 @@ class Cluster(Server):
             raise
         return self
 
-    def ready(self, workers: int | None = None) -> None:
-        """Wait until this number of workers is listed, by default all of them."""
-        expected = len(self.workers) if workers is None else workers
-        eventually(lambda: self.listed() >= expected, "workers")
+    def ready(self) -> None:
+        """Wait until every worker that has been started is listed by its present process, not by an earlier one of its name."""
+        eventually(
+            lambda: self.listed() >= self._present() == sum(worker.running for worker in self.workers), "workers"
+        )
+
+    def _present(self) -> int:
+        alive = {child.pid for child in self.children()}
+        return sum(worker.pid in alive for worker in self._database.workers())
 
     def warm(self) -> None:
         """Wait until every worker has loaded the default model (with prewarm=True). Its first job would wait for torch to be imported."""
