@@ -18,6 +18,9 @@ function listen(host: Window, handle: (message: Message) => void): void {
   })
 }
 
+/** What a host answers; the rest is part of the page, or does not exist. */
+const ANSWERED = /^\/(grid|measures|factors)\//
+
 export function askHost(host: Window): Responses {
   const waiting = new Map<number, (bytes?: ArrayBuffer) => void>()
   let last = 0
@@ -25,12 +28,14 @@ export function askHost(host: Window): Responses {
     waiting.get(id)?.(bytes)
     waiting.delete(id)
   })
-  return (path) =>
-    new Promise((resolve) => {
+  return async (path) => {
+    if (!ANSWERED.test(path)) return undefined
+    return new Promise((resolve) => {
       last += 1
       waiting.set(last, resolve)
       host.postMessage({ id: last, path }, '*')
     })
+  }
 }
 
 /** Tell the widget what is chosen here; `show` gets the fragment of what is chosen there. */

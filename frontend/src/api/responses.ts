@@ -1,14 +1,14 @@
-/** Responses in an exported page: base64 of gzip, in elements that browsers do not execute. */
+/** Responses in an exported page: base64 of gzip, in elements that browsers do not execute; `others` has those that the page does not contain. */
 import type { Responses } from './file'
 
 export const readResponses =
-  (page: Document): Responses =>
+  (page: Document, others: Responses = async () => undefined): Responses =>
   async (path) => {
     // Compared rather than selected, so that no name is ever parsed as a selector.
     const element = [...page.querySelectorAll<HTMLScriptElement>('script[data-answer]')].find(
       ({ dataset }) => dataset.answer === path,
     )
-    return element && unpack(element.textContent)
+    return element ? unpack(element.textContent) : others(path)
   }
 
 export async function unpack(base64: string): Promise<ArrayBuffer> {

@@ -6,9 +6,9 @@ import { decodeFragment, writeFragment } from '../lib/net/fragment'
 import App from './App.svelte'
 import './styles.css'
 
-/** Without responses of its own, the page is in the frame of a notebook's widget. */
-const hosted = !document.querySelector('[data-answer]')
-const source = fileSource(hosted ? askHost(parent) : readResponses(document))
+/** In the frame of a notebook's widget, the page asks for the maps that it shows, and for what else it does not contain. */
+const hosted = document.querySelector('[data-host]') !== null
+const source = fileSource(readResponses(document, hosted ? askHost(parent) : undefined))
 const { id } = await source.analysis('', new AbortController().signal)
 const target = document.getElementById('app')!
 

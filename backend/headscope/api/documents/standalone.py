@@ -139,7 +139,7 @@ def stream_html(
     precision = choose_precision(stored)
     head, script = draw_frame(stored, viewer, fragment, place)
     embedded: Iterable[bytes] = (
-        _embed(path, answer)
+        embed(path, answer)
         for path, answer in chain(
             answers.items(),
             ((path, make()) for path, make in array_responses(stored).items()),
@@ -226,7 +226,7 @@ def _with_factors(stored: Source, lenses: list[str], embedded: Iterable[bytes], 
     for done, (layer, head) in enumerate(heads, 1):
         for lens in lenses:
             (one,) = stored.factors(lens, slice(layer, layer + 1), slice(head, head + 1))
-            found.append(_embed(f"/factors/{lens}/{layer}.{head}", pack(one)))
+            found.append(embed(f"/factors/{lens}/{layer}.{head}", pack(one)))
             size += len(found[-1])
         if size + rest > most:
             raise _too_large(len(heads), size // done, rest, most)
@@ -302,7 +302,7 @@ def _to_float32(values: Array) -> Array:
     return np.ascontiguousarray(values, dtype=np.float32)
 
 
-def _embed(name: str, answer: bytes) -> bytes:
+def embed(name: str, answer: bytes) -> bytes:
     """Return the script element of a response."""
     packed = base64.b64encode(gzip.compress(answer, 6, mtime=0)).decode("ascii")
     return f'<script type="text/plain" data-answer="{html.escape(name)}">{packed}</script>\n'.encode()
