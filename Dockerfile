@@ -16,7 +16,7 @@ ARG PIP_EXTRA_INDEX_URL=""
 RUN --mount=type=bind,from=wheel,source=/src/dist,target=/wheels \
     python -m venv --without-pip /opt/headscope \
  && ln -s "$(/opt/headscope/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")" /opt/headscope/site-packages \
- && pip --python /opt/headscope/bin/python install --no-cache-dir "$(echo /wheels/headscope-*.whl)[cluster,otel,s3]"
+ && pip --python /opt/headscope/bin/python install --no-cache-dir "$(echo /wheels/headscope-*.whl)[cluster,oidc,otel,s3]"
 # What only compilers and the packages' own tests read. torch refuses to be imported without torch_shm_manager.
 WORKDIR /opt/headscope/site-packages
 RUN rm -rf torch/include torch/test nvidia/*/include pyarrow/include \

@@ -47,9 +47,15 @@ def settings() -> str:
     for name, field in Settings.model_fields.items():
         kind = field.annotation.__name__ if isinstance(field.annotation, type) else str(field.annotation)
         kind = kind.removesuffix(" | None")
-        kind = {"Path": "path", "str": "text", "int": "whole number", "float": "number", "bool": "true or false"}.get(
-            kind, kind
-        )
+        kind = {
+            "Path": "path",
+            "str": "text",
+            "SecretStr": "text",
+            "pydantic.types.SecretStr": "text",
+            "int": "whole number",
+            "float": "number",
+            "bool": "true or false",
+        }.get(kind, kind)
         kind = kind.replace("typing.Literal", "").replace("tuple[pathlib.Path, ...]", "JSON list of paths")
         kind = kind.replace("tuple[str, ...]", "JSON list of names").strip("[]").replace("'", "`")
         rows.append((f"`HEADSCOPE_{name.upper()}`", kind, _default(name, field), field.description or ""))

@@ -183,6 +183,19 @@ class Forbidden(HeadscopeError):
     code, status, title = "forbidden", 403, "Not allowed"
 
 
+class SignInRefused(HeadscopeError):
+    """The identity provider did not identify the visitor, or its user has no access to this server."""
+
+    code, status, title = "sign-in-refused", 403, "Signing in was refused"
+
+
+class ProviderUnavailable(HeadscopeError):
+    """The identity provider is unreachable, or does not answer as OpenID Connect requires."""
+
+    code, status, title = "provider-unavailable", 503, "The identity provider is unavailable"
+    retry_after = 5
+
+
 class NotReady(HeadscopeError):
     """The analysis is not finished, or did not keep the requested data."""
 

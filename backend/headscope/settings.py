@@ -13,7 +13,7 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import platformdirs
-from pydantic import Field, ValidationError, ValidationInfo, field_validator
+from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from .core.lazy import redis
@@ -25,6 +25,7 @@ POSTGRESQL = "^postgres(ql)?://"
 # What the extra "cluster" installs, and a server with a cluster imports.
 # kombu, which comes with celery, has no spec once it is imported.
 CLUSTER_PACKAGES = ("celery", "psycopg", "redis")
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 Keep = Literal["smaller", "maps", "factors"]
 
@@ -72,6 +73,39 @@ class Settings(BaseSettings):
     )
     allowed_hosts: tuple[str, ...] = Field(
         default=(), description="Host names that requests may use, in addition to the loopback names (JSON list)."
+    )
+    oidc_issuer: str | None = Field(
+        default=None,
+        examples=["https://id.lab.example/realms/lab"],
+        description="Identity provider whose users may sign in on the page (OpenID Connect), for example https://id.lab.example/realms/lab. Without https only on this machine.",
+    )
+    oidc_client_id: str | None = Field(
+        default=None, validate_default=True, description="Name under which the identity provider knows Headscope."
+    )
+    oidc_client_secret: SecretStr | None = Field(
+        default=None, description="Secret that the identity provider gave Headscope. Public clients have none."
+    )
+    oidc_scope: str = Field(
+        default="openid profile email",
+        pattern=r"^(\S+ )*openid( \S+)*$",
+        examples=["openid profile email groups"],
+        description="Scopes that Headscope asks the identity provider for.",
+    )
+    oidc_user_claim: str = Field(
+        default="preferred_username",
+        min_length=1,
+        description="Claim with the name that a user gets at the first sign-in, for example email.",
+    )
+    oidc_groups: tuple[str, ...] = Field(
+        default=(),
+        description="Groups whose members may sign in, by the claim `groups` (JSON list). Without it, every user of the identity provider may.",
+    )
+    oidc_domains: tuple[str, ...] = Field(
+        default=(),
+        description="Domains of verified e-mail addresses that may sign in (JSON list). Required for providers that are open to the public, such as Google.",
+    )
+    oidc_session_seconds: float = Field(
+        default=12 * 3600, gt=0, description="Time after which a user of the identity provider signs in again."
     )
     quota_bytes: int = Field(
         default=20 * GIB, ge=0, description="Disk space for stored results; the least recently used are evicted."
@@ -178,6 +212,29 @@ class Settings(BaseSettings):
         if url is not None:
             urlsplit(url).port  # noqa: B018 - raises ValueError for an invalid one
         return url
+
+    @field_validator("oidc_issuer")
+    @classmethod
+    def _issuer(cls, url: str | None) -> str | None:
+        if url is None:
+            return None
+        if find_spec("authlib") is None:
+            raise InvalidSetting(
+                'HEADSCOPE_OIDC_ISSUER needs packages that are not installed: pip install "headscope[oidc]".'
+            )
+        parts = urlsplit(url)
+        if not parts.hostname or parts.query or parts.fragment or parts.scheme not in ("https", "http"):
+            raise ValueError("it must be an address")
+        if parts.scheme == "http" and parts.hostname not in LOOPBACK:
+            raise ValueError("it must begin with https")
+        return url
+
+    @field_validator("oidc_client_id")
+    @classmethod
+    def _client(cls, id_: str | None, info: ValidationInfo) -> str | None:
+        if id_ is None and info.data.get("oidc_issuer") is not None:
+            raise ValueError("HEADSCOPE_OIDC_ISSUER requires it")
+        return id_
 
     @field_validator("home", "model_dirs", "data_dirs")
     @classmethod

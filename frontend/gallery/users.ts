@@ -17,6 +17,8 @@ export function withUsers(source: Source, user: string): Source {
         name = 'ada'
         return name
       },
+      provider: async () => '',
+      async leave() {},
       async signOut() {
         name = ''
       },

@@ -23,6 +23,9 @@ OPEN = {
     ("GET", "/assets/{name}"),
     ("GET", "/assets/plotly.js"),
     ("POST", f"{API}/session"),
+    ("GET", f"{API}/session/oidc"),
+    ("POST", f"{API}/session/oidc"),
+    ("POST", f"{API}/session/oidc/code"),
 }
 PLACES = [
     *ROUTES,

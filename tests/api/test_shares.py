@@ -14,7 +14,8 @@ from tests.support.server import API, Server
 
 AROUND = [f"{API}/{part}" for part in ("lenses", "mechanisms", "measures", "figures", "session")]
 # What is accessible with a key.
-OPEN = [*(("GET", path) for path in AROUND), ("GET", "/healthz"), ("POST", f"{API}/session")]
+SIGNING_IN = [("POST", f"{API}/session"), *((method, path) for method, path in ROUTES if "/oidc" in path)]
+OPEN = [*(("GET", path) for path in AROUND), ("GET", "/healthz"), *SIGNING_IN]
 
 
 @pytest.fixture(scope="module")

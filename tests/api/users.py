@@ -93,6 +93,8 @@ def body_for(path: str) -> dict[str, Any]:
     """Return a valid body for a route that accepts one."""
     if path.endswith("/session"):
         return {"token": "x" * 43}
+    if path.endswith("/code"):
+        return {"state": "x"}
     request = {"model": "bert", "measures": ["entropy"]}
     if path.endswith("/studies"):
         return {**request, "dataset": {"name": "cats.txt", "data": "The cat sat.\n"}}

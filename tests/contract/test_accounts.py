@@ -15,8 +15,8 @@ import pytest
 import sqlalchemy as sa
 
 from headscope.database import Database
-from headscope.database.tables import users
-from headscope.errors import DatabaseDamaged, DatabaseUnavailable, InvalidRequest, Unknown
+from headscope.database.tables import sessions, users
+from headscope.errors import DatabaseDamaged, DatabaseUnavailable, InvalidRequest, SignInRefused, Unknown
 from headscope.jobs import JobDatabase
 from headscope.server.accounts import EARLIER, MARKER, Accounts, open_accounts
 from headscope.settings import Settings
@@ -140,6 +140,66 @@ def test_one_token_per_name(accounts: Accounts) -> None:
     accounts.revoke("ada")
     with pytest.raises(Unknown):
         accounts.revoke("ada")
+
+
+def test_sessions_of_a_provider(accounts: Accounts, facts: Database) -> None:
+    """A session is a secret of its own, which ends at its time, on signing out, or when the user is revoked; the table contains only its hash."""
+    (name, first), (_, second) = (accounts.sign_in("1", "ada", 60) for _ in range(2))
+    assert name == "ada"
+    assert accounts.require_token()
+    assert [accounts.find_user(secret) for secret in (first, second, "session.", "session.ada")] == [
+        "ada",
+        "ada",
+        None,
+        None,
+    ]
+    with facts.read() as connection:
+        written = str(connection.execute(sa.select(sessions)).all())
+    assert hashlib.sha256(first.encode()).hexdigest() in written
+    assert first not in written
+    accounts.sign_out(first)
+    assert (accounts.find_user(first), accounts.find_user(second)) == (None, "ada")
+    _, ended = accounts.sign_in("1", "ada", -1)
+    assert accounts.find_user(ended) is None
+    token = accounts.create("ada")
+    accounts.sign_out(token)
+    assert accounts.find_user(token) == "ada"
+    accounts.revoke("ada")
+    assert [accounts.find_user(secret) for secret in (token, second)] == [None, None]
+    with facts.read() as connection:
+        assert connection.execute(sa.select(sessions)).all() == []
+    assert accounts.list() == ()
+
+
+def test_names_of_users_of_a_provider(accounts: Accounts) -> None:
+    """A user keeps the name of the first sign-in. No name that anyone has had is for the taking, unless it is handed over."""
+    assert accounts.sign_in("1", "ada", 60)[0] == "ada"
+    assert accounts.sign_in("1", "countess", 60)[0] == "ada"
+    assert [account.name for account in accounts.list()] == ["ada"]
+    accounts.create("emmy")
+    for name in ("ada", "emmy", "local", "a b", ""):
+        with pytest.raises(SignInRefused):
+            accounts.sign_in("2", name, 60)
+    accounts.revoke("emmy")
+    with pytest.raises(SignInRefused):
+        accounts.sign_in("2", "emmy", 60)
+    accounts.revoke("emmy", hand_over=True)
+    assert accounts.sign_in("2", "emmy", 60)[0] == "emmy"
+    with pytest.raises(SignInRefused):
+        accounts.sign_in("3", "emmy", 60)
+    accounts.revoke("emmy")
+    with pytest.raises(SignInRefused, match="revoked"):
+        accounts.sign_in("2", "emmy", 60)
+    accounts.create("emmy")
+    assert accounts.sign_in("2", "other", 60)[0] == "emmy"
+
+
+def test_a_first_sign_in_from_two_windows(accounts: Accounts) -> None:
+    """Both begin a session of one user."""
+    with ThreadPoolExecutor(4) as pool:
+        begun = list(pool.map(lambda _: accounts.sign_in("1", "ada", 60), range(4)))
+    assert {accounts.find_user(secret) for _, secret in begun} == {"ada"}
+    assert len(accounts.list()) == 1
 
 
 def test_without_its_database_nobody_gets_in(tmp_path: Path) -> None:

@@ -6,11 +6,13 @@ import asyncio
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 from fastapi.telemetry import TelemetryConfig
 
 from .._version import __version__
+from ..core.lazy import LazyModule
 from ..figures.images import Renderer
 from ..jobs import tracing
 from ..server.accounts import Accounts
@@ -45,6 +47,11 @@ from .routes import (
 )
 from .static_files import serve_page
 
+if TYPE_CHECKING:
+    from ..server import identity
+else:  # needs authlib, and only where there is a provider
+    identity = LazyModule("headscope.server.identity")
+
 # Size of the thread pool for blocking calls.
 THREADS = 32
 # Requests that are made again and again, and tell nothing.
@@ -73,7 +80,8 @@ ROUTERS = (
 def create(settings: Settings, *, tokens: bool = False) -> FastAPI:
     """Return the server's application, which starts and stops its service. With `tokens`, access requires a token even if none exists yet."""
     service = Service(settings)
-    accounts = Accounts(service.facts, settings.home, required=tokens)
+    provider = identity.IdentityProvider(settings) if settings.oidc_issuer else None
+    accounts = Accounts(service.facts, settings.home, required=tokens or provider is not None)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -95,6 +103,7 @@ def create(settings: Settings, *, tokens: bool = False) -> FastAPI:
         lifespan=lifespan,
     )
     app.state.service, app.state.accounts, app.state.renderer = service, accounts, Renderer()
+    app.state.provider = provider
     app.state.registry, app.state.response_cache = metrics.make_registry(service), ResponseCache()
     for router in ROUTERS:
         app.include_router(router, prefix=PREFIX)

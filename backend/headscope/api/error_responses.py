@@ -98,7 +98,7 @@ def _common_errors(path: str, method: str, operation: dict[str, Any]) -> list[in
 
 
 def _is_public(path: str, method: str) -> bool:
-    return PUBLIC.fullmatch(path) is not None or (method, path) == SIGN_IN
+    return PUBLIC.fullmatch(path) is not None or (method, path) in SIGN_IN
 
 
 def _problem(status: int) -> dict[str, Any]:

@@ -91,9 +91,9 @@ def _allow_host(settings: Settings, host: str) -> Settings:
 
 
 def _refuse_without_users(settings: Settings) -> None:
-    """Raise HeadscopeError if there is no user yet. A database that may still be starting, or is about to be quarantined, is ignored."""
+    """Raise HeadscopeError if there is no user yet, nor an identity provider. A database that may still be starting, or is about to be quarantined, is ignored."""
     with suppress(DatabaseUnavailable, DatabaseDamaged), open_accounts(settings) as accounts:
-        if not accounts.list():
+        if settings.oidc_issuer is None and not accounts.list():
             raise HeadscopeError(
                 "Other machines can reach this address, but there are no access tokens yet. Create one first: headscope token create NAME"
             )

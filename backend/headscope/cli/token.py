@@ -16,7 +16,7 @@ from .output import JSON
 def token() -> None:
     """Manage the users of the service.
 
-    Once the first token exists, every request needs one. The commands take effect at once on all running servers.
+    Once the first token exists, every request needs one, or a session of the identity provider. The commands take effect at once on all running servers.
     They need the servers' HEADSCOPE_HOME, or in a cluster their HEADSCOPE_DATABASE_URL and HEADSCOPE_REDIS_URL.
     """
 
@@ -45,8 +45,13 @@ def list_(as_json: bool) -> None:
 
 @token.command()
 @click.argument("name")
-def revoke(name: str) -> None:
-    """Revoke the token of NAME immediately. Its analyses are kept."""
+@click.option(
+    "--hand-over",
+    is_flag=True,
+    help="Let the user of the identity provider who next signs in under NAME have its analyses.",
+)
+def revoke(name: str, hand_over: bool) -> None:
+    """Revoke the access of NAME immediately: the token, and all sessions. Its analyses are kept."""
     with open_accounts(Settings()) as accounts:
-        accounts.revoke(name)
-    click.echo(f"The token of {name} has been revoked.", err=True)
+        accounts.revoke(name, hand_over=hand_over)
+    click.echo(f"The access of {name} has been revoked.", err=True)

@@ -13,7 +13,7 @@ from .sqlite import damaged
 from .tables import metadata
 
 # The revision of migrations/versions that these tables have.
-HEAD = "0002"
+HEAD = "0003"
 versions = sa.table("alembic_version", sa.column("version_num", sa.String))
 NEWER = (
     "The database was written by a newer version of Headscope. Install that version, or restore the backup of this one."

@@ -100,6 +100,17 @@ users = Table(
     Column("name", Text, primary_key=True),
     Column("sha256", Text, unique=True),
     Column("created", Double, nullable=False),
+    Column("subject", Text),
+    Column("revoked", Double),
+    Index("users_subject", "subject", unique=True),
+)
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("sha256", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("expires", Double, nullable=False),
+    Index("sessions_name", "name"),
 )
 results = Table(
     "results",

@@ -1,4 +1,4 @@
-"""The users of a server. Each has one access token, of which only the hash is stored."""
+"""The users of a server: each has an access token, signs in with the lab's identity provider, or both. Only hashes of tokens and sessions are stored."""
 
 from __future__ import annotations
 
@@ -14,12 +14,16 @@ import sqlalchemy as sa
 
 from .. import stores
 from ..database import Database, schema
-from ..database.tables import grants, users
-from ..errors import DatabaseUnavailable, InvalidRequest, Unknown
+from ..database.engine import NOW
+from ..database.tables import grants, sessions, users
+from ..errors import DatabaseUnavailable, InvalidRequest, SignInRefused, Unknown
+from ..jobs.job import LOCAL
 from ..settings import Settings
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 TOKEN_BYTES = 32
+# How the secret of a session begins; no token has a dot.
+SESSION = "session."
 # Files in the data directory that close a server. They outlive its database file, so that losing that file opens nothing. The second one has the tokens of
 # an unreleased version, which are not read.
 MARKER, EARLIER = "tokens-required", "tokens.json"
@@ -36,6 +40,16 @@ class Account:
 # Built once, because every request of a user runs it.
 GRANTED = sa.exists().where(grants.c.owner == users.c.name, grants.c.id == sa.bindparam("of"))
 USER = sa.select(users.c.name, GRANTED).where(users.c.sha256 == sa.bindparam("hash"))
+SESSION_USER = (
+    sa.select(users.c.name, GRANTED)
+    .join(sessions, sessions.c.name == users.c.name)
+    .where(sessions.c.sha256 == sa.bindparam("hash"), sessions.c.expires > NOW, users.c.revoked.is_(None))
+)
+ACTIVE = sa.and_(sa.or_(users.c.sha256.is_not(None), users.c.subject.is_not(None)), users.c.revoked.is_(None))
+TAKEN = "There is already a user of that name. Revoke its token first, or choose another name."
+CLAIMED = "Your name at the identity provider belongs to another user of this server. Ask its administrator."
+REVOKED = "Your access to this server has been revoked. Ask its administrator."
+BAD_NAME = "A name has 1 to 64 letters, digits, dots, hyphens, underscores or @, and begins with a letter or a digit."
 
 
 class Accounts:
@@ -66,12 +80,12 @@ class Accounts:
 
     def list(self) -> tuple[Account, ...]:
         """Return all users in the order in which they were created."""
-        active = sa.select(users.c.name, users.c.created).where(users.c.sha256.is_not(None))
+        active = sa.select(users.c.name, users.c.created).where(ACTIVE)
         with self._database.read() as connection:
             return tuple(Account(*row) for row in connection.execute(active.order_by(users.c.created, users.c.name)))
 
     def find_user(self, token: str) -> str | None:
-        """Return the name of the user with that token, or None. While a cluster's database is away, the last answer counts: no token can be revoked then."""
+        """Return the name of the user with that token or session, or None. While a cluster's database is away, the last answer counts: nothing can be revoked then."""
         return self.find_reader(token, "")[0]
 
     def find_reader(self, token: str, id_: str) -> tuple[str | None, bool]:
@@ -80,7 +94,8 @@ class Accounts:
         try:
             with self._database.read() as connection:
                 # Timing reveals hashes only, which a client cannot choose.
-                found = connection.execute(USER, {"hash": digest, "of": id_}).first()
+                statement = SESSION_USER if token.startswith(SESSION) else USER
+                found = connection.execute(statement, {"hash": digest, "of": id_}).first()
         except DatabaseUnavailable:
             if digest not in self._known:
                 raise
@@ -94,30 +109,77 @@ class Accounts:
     def create(self, name: str) -> str:
         """Create a user, and return its token, which is stored nowhere. Raises InvalidRequest for a name that is invalid or taken."""
         if not NAME.fullmatch(name):
-            raise InvalidRequest(
-                "A name has 1 to 64 letters, digits, dots, hyphens, underscores or @, and begins with a letter or a digit."
-            )
-        if self._database.embedded:
-            self._markers[0].touch(mode=0o600)
+            raise InvalidRequest(BAD_NAME)
+        self._close()
         token = secrets.token_urlsafe(TOKEN_BYTES)
         with self._database.change("promise") as connection:
-            values = {"sha256": _digest(token), "created": self._database.now(connection)}
+            values = {"sha256": _digest(token), "created": self._database.now(connection), "revoked": None}
             statement = self._database.insert(users).values(name=name, **values)
             again = statement.on_conflict_do_update(
                 index_elements=["name"], set_=values, where=users.c.sha256.is_(None)
             )
             if connection.execute(again.returning(users.c.name)).first() is None:
-                raise InvalidRequest(
-                    "There is already a user of that name. Revoke its token first, or choose another name."
-                )
+                raise InvalidRequest(TAKEN)
         return token
 
-    def revoke(self, name: str) -> None:
-        """Revoke a user's access immediately. Its analyses are kept for a new user of the same name. Raises Unknown."""
-        active = users.update().where(users.c.name == name, users.c.sha256.is_not(None))
+    def revoke(self, name: str, *, hand_over: bool = False) -> None:
+        """Revoke a user's access immediately, with all sessions. Raises Unknown.
+
+        The user's analyses are kept for a new token of the same name; with `hand_over`, also for the first user of the identity provider who signs in under it.
+        """
+        values = {"sha256": None, "revoked": None if hand_over else NOW}
+        if hand_over:
+            values["subject"] = None
         with self._database.change("promise") as connection:
-            if connection.execute(active.values(sha256=None)).rowcount == 0:
+            found = users.update().where(users.c.name == name, sa.true() if hand_over else ACTIVE)
+            if connection.execute(found.values(values)).rowcount == 0:
                 raise Unknown("user", "There is no user of that name. `headscope token list` lists the users.")
+            connection.execute(sessions.delete().where(sessions.c.name == name))
+
+    def sign_in(self, subject: str, name: str, seconds: float) -> tuple[str, str]:
+        """Begin a session of a user of the identity provider, who is created if new. Return the user's name and the session's secret.
+
+        `subject` identifies the user: the name at the first sign-in stays, whatever the provider calls the user later. Raises SignInRefused.
+        """
+        self._close()
+        secret = SESSION + secrets.token_urlsafe(TOKEN_BYTES)
+        with self._database.change("promise") as connection:
+            self._database.take_turn(connection, "headscope users")
+            known = connection.execute(
+                sa.select(users.c.name, users.c.revoked).where(users.c.subject == subject)
+            ).first()
+            if known is None:
+                self._claim(connection, subject, name)
+            elif known.revoked is not None:
+                raise SignInRefused(REVOKED)
+            else:
+                name = known.name
+            now = self._database.now(connection)
+            connection.execute(sessions.delete().where(sessions.c.expires <= now))
+            connection.execute(sessions.insert().values(sha256=_digest(secret), name=name, expires=now + seconds))
+        return name, secret
+
+    def sign_out(self, secret: str) -> None:
+        """End the session with that secret. Nothing happens for a token, or a session that has ended."""
+        if secret.startswith(SESSION):
+            with self._database.change() as connection:
+                connection.execute(sessions.delete().where(sessions.c.sha256 == _digest(secret)))
+
+    def _claim(self, connection: sa.Connection, subject: str, name: str) -> None:
+        """Create a user of the identity provider. The name of an earlier user, or of the analyses from before there were users, is not for the taking."""
+        if not NAME.fullmatch(name):
+            raise SignInRefused(f"Your name at the identity provider cannot be used here. {BAD_NAME}")
+        values = {"subject": subject, "created": self._database.now(connection)}
+        free = sa.and_(users.c.sha256.is_(None), users.c.subject.is_(None), users.c.revoked.is_(None))
+        statement = self._database.insert(users).values(name=name, **values)
+        statement = statement.on_conflict_do_update(index_elements=["name"], set_=values, where=free)
+        if name == LOCAL or connection.execute(statement.returning(users.c.name)).first() is None:
+            raise SignInRefused(CLAIMED)
+
+    def _close(self) -> None:
+        """Require a token from now on."""
+        if self._database.embedded:
+            self._markers[0].touch(mode=0o600)
 
 
 @contextmanager

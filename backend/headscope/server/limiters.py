@@ -116,6 +116,8 @@ class Limiters:
     def __init__(self) -> None:
         # Reads of finished results, from the disk or the store.
         self.results = Limiter(total=16, each=8)
+        # Each waits for the identity provider, before anyone is known.
+        self.sign_ins = Limiter(total=16, each=16, waiting=64)
         # Requests for analyses are checked and tokenised before they are queued.
         self.submissions = Limiter(total=8, each=4)
         # Each takes up to HEADSCOPE_DATASET_BYTES on disk during the upload.

@@ -1,6 +1,7 @@
 /** Accounts over REST. The token is kept in a cookie that scripts cannot read. */
 import type { Accounts } from '../lib/data/source'
 import { call, getJson } from './http'
+import { leaveForProvider, providerHost } from './provider'
 import type { WireSession } from './wire'
 
 const SESSION = '/session'
@@ -19,4 +20,7 @@ export const accounts = (session: string): Accounts => ({
   async signOut() {
     await call(SESSION, { method: 'DELETE' })
   },
+
+  provider: providerHost,
+  leave: leaveForProvider,
 })

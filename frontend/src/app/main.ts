@@ -1,4 +1,5 @@
 import { mount } from 'svelte'
+import { arriveFromProvider } from '../api/provider'
 import { server } from '../api/server'
 import { decodeFragment } from '../lib/net/fragment'
 import App from './App.svelte'
@@ -8,7 +9,9 @@ import { TEXTS } from './texts'
 
 const target = document.getElementById('app')!
 
-const source = { ...server(decodeFragment(location.hash, { share: '' }).share), samples: SAMPLES, texts: TEXTS }
+const refusal = await arriveFromProvider()
+const found = server(decodeFragment(location.hash, { share: '' }).share)
+const source = { ...found, accounts: { ...found.accounts!, refusal }, samples: SAMPLES, texts: TEXTS }
 
 /** The page of studies is a chunk of its own, loaded on demand. */
 async function studies(): Promise<void> {

@@ -206,6 +206,7 @@ export function createPage(source: Source, fragment: string, onhelp: () => void)
     get why(): string {
       if (shown()) return 'Sign in to run analyses. Your text is kept.'
       if (selection.shared) return 'This link has been revoked or is incomplete. Sign in if the analysis is yours.'
+      if (account.provider) return 'Sign in with your account, or with an access token.'
       return 'Sign in with an access token. The server’s administrator can create one.'
     },
   }

@@ -11,11 +11,15 @@ export class Account {
   /** Whether the sign-in panel is open. */
   open = $state(false)
   error = $state('')
+  /** The host of the identity provider; empty if there is none, or until known. */
+  provider = $state('')
   busy = $state(false)
   /** Counts sign-ins: answers to requests sent before the last one are stale. */
   #signIns = 0
 
-  constructor(readonly accounts: Accounts | undefined) {}
+  constructor(readonly accounts: Accounts | undefined) {
+    this.error = accounts?.refusal ?? ''
+  }
 
   /** Look up who is signed in. A server that requires signing in rejects other requests, too, so a failure is ignored. */
   async learn(): Promise<void> {
@@ -30,6 +34,25 @@ export class Account {
     this.user = null
     this.wanted = true
     this.open = true
+    void this.#learnProvider()
+  }
+
+  async #learnProvider(): Promise<void> {
+    this.provider ||= (await this.accounts?.provider().catch(() => '')) ?? ''
+  }
+
+  /** Sign in with the identity provider, on its page. */
+  leave = async (): Promise<void> => {
+    if (!this.accounts || this.busy) return
+    this.busy = true
+    this.error = ''
+    try {
+      await this.accounts.leave()
+    } catch (error) {
+      this.error = error instanceof SourceError ? error.message : FAILED
+    } finally {
+      this.busy = false
+    }
   }
 
   /** A request was refused that may have been sent before the last sign-in. */
@@ -75,8 +98,10 @@ export class Account {
   }
 }
 
+const FAILED = 'Signing in failed. Reload the page and try again.'
+
 const refusal = (error: unknown) => {
-  if (!(error instanceof SourceError)) return 'Signing in failed. Reload the page and try again.'
+  if (!(error instanceof SourceError)) return FAILED
   return error.status === 401
     ? 'This access token is invalid or has been revoked. Check that you copied all of it.'
     : error.message

@@ -23,6 +23,8 @@ function accounts(over: Partial<Accounts> = {}): Accounts {
     who: async () => ({ user: 'ada', home: 'cluster' }),
     signIn: async (token) => (token === 'right' ? 'ada' : refused()),
     signOut: async () => {},
+    provider: async () => '',
+    leave: async () => {},
     ...over,
   }
 }
@@ -55,6 +57,17 @@ describe('Account', () => {
     expect(it.open).toBe(true)
     expect(await it.signIn('right')).toBe(true)
     expect([it.user, it.wanted, it.open, it.error]).toEqual(['ada', false, false, ''])
+  })
+
+  it('offers the identity provider of the server, and says why it cannot be reached or signed no one in', async () => {
+    const leave = vi.fn(() => Promise.reject(new SourceError('It cannot be reached.', 'provider-unavailable', 503)))
+    const it = new Account(accounts({ provider: async () => 'id.lab.example', leave, refusal: 'No access.' }))
+    expect([it.provider, it.error]).toEqual(['', 'No access.'])
+    it.ask()
+    await vi.waitFor(() => expect(it.provider).toBe('id.lab.example'))
+    expect(it.error).toBe('No access.')
+    await it.leave()
+    expect([leave.mock.calls.length, it.error, it.busy]).toEqual([1, 'It cannot be reached.', false])
   })
 
   it('keeps a reader signed in when an older request is refused', async () => {

@@ -25,7 +25,14 @@ from ..problems import handle_error
 
 # Public paths. All others need access, including those that do not exist.
 PUBLIC = re.compile(r"/(healthz|assets/[^/]+)?")
-SIGN_IN = ("POST", "/api/v1/session")
+SIGN_IN = frozenset(
+    {
+        ("POST", "/api/v1/session"),
+        ("GET", "/api/v1/session/oidc"),
+        ("POST", "/api/v1/session/oidc"),
+        ("POST", "/api/v1/session/oidc/code"),
+    }
+)
 # The paths that a share key grants: one analysis or study, and what the page needs to show it (declarations, and a session without a user).
 SHARED = re.compile(r"/api/v1/(analyses|studies)/(?P<id>[0-9a-f]{32})(/.*)?")
 SHARED_CONTEXT = frozenset({f"/api/v1/{part}" for part in ("lenses", "mechanisms", "measures", "figures", "session")})
@@ -137,7 +144,7 @@ class AccessMiddleware:
 
     async def _identify(self, scope: Scope) -> Visitor | None:
         """Return the visitor; None on public paths. Raises Unauthorized, and the errors of Database."""
-        if PUBLIC.fullmatch(scope["path"]) or (scope["method"], scope["path"]) == SIGN_IN:
+        if PUBLIC.fullmatch(scope["path"]) or (scope["method"], scope["path"]) in SIGN_IN:
             return None
         closed = self._accounts.is_closed()
         if not (closed if closed is not None else await asyncio.to_thread(self._accounts.require_token)):

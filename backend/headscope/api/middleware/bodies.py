@@ -20,6 +20,7 @@ from .metrics import PREFIX
 # Largest body, in bytes, of a route that BodyLimits does not name.
 OTHER_BYTES = 64 * 1024
 SIGN_IN_BYTES = 1024
+CODE_BYTES = 8 * 1024  # of an identity provider, and what comes with it
 EFFECT_BYTES = 512 * 1024
 # Time for a body to arrive: a base, and one second per received bytes.
 BODY_SECONDS = 10.0
@@ -37,6 +38,8 @@ class BodyLimits:
     def __init__(self, settings: Settings) -> None:
         self._routes = {
             f"{PREFIX}/session": SIGN_IN_BYTES,
+            f"{PREFIX}/session/oidc": SIGN_IN_BYTES,
+            f"{PREFIX}/session/oidc/code": CODE_BYTES,
             f"{PREFIX}/analyses": settings.image_body_bytes,
             f"{PREFIX}/analyses/batch": settings.image_body_bytes,
             f"{PREFIX}/studies": settings.body_bytes,

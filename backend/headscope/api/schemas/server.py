@@ -15,6 +15,26 @@ class SignIn(Strict):
     token: Annotated[str, Field(min_length=1, max_length=200)]
 
 
+class ProviderOffer(Strict):
+    """The identity provider whose users may sign in; `issuer` is null if there is none."""
+
+    issuer: str | None
+
+
+class SignInStart(Strict):
+    """The address of the identity provider to send the browser to."""
+
+    url: str
+
+
+class SignInCode(Strict):
+    """What the identity provider has added to the page's address: a code, or none if it has declined."""
+
+    state: Annotated[str, Field(min_length=1, max_length=200)]
+    code: Annotated[str | None, Field(max_length=6000)] = None
+    iss: Annotated[str | None, Field(max_length=1000)] = None
+
+
 class Session(Strict):
     """The signed-in user, and the server's deployment (`home`).
 

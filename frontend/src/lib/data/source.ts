@@ -47,6 +47,12 @@ export interface Accounts {
   who(): Promise<Identity>
   signIn(token: string): Promise<string | null>
   signOut(): Promise<void>
+  /** The host of the identity provider whose users may sign in; empty if there is none. */
+  provider(): Promise<string>
+  /** Leave the page for the identity provider, which sends the reader back. */
+  leave(): Promise<void>
+  /** Why the identity provider's answer, with which the page was opened, signed no one in. */
+  refusal?: string
 }
 
 /** Comparison of two analyses, if the source supports it. */
