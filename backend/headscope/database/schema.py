@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -19,13 +21,19 @@ NEWER = (
     "The database was written by a newer version of Headscope. Install that version, or restore the backup of this one."
 )
 OLDER = "The database needs an upgrade. Stop all servers and workers, back it up, and run: headscope database upgrade"
+FAILED = (
+    "The database cannot be upgraded: its tables are not those of the version that it names, or its user may not change them. Nothing was changed. "
+    "Grant the rights or restore a backup, then try again."
+)
 FOREIGN = "The database of HEADSCOPE_DATABASE_URL has tables of another program. Create a database for Headscope alone."
 
 
 def prepare(database: Database) -> None:
-    """Create the tables of an empty database, and upgrade an embedded one. Raises HeadscopeError for another schema, DatabaseDamaged for tables that are not ours."""
-    with database.change("promise") as connection:
-        database.take_turn(connection, "headscope schema")
+    """Create the tables of an empty database, and upgrade an embedded one.
+
+    Raises HeadscopeError for another schema or a failed upgrade, DatabaseDamaged for tables that are not ours.
+    """
+    with _change(database) as connection:
         found = _revision(connection)
         if found == HEAD:
             if database.embedded and not _is_complete(connection):
@@ -42,11 +50,21 @@ def prepare(database: Database) -> None:
 
 
 def upgrade(database: Database) -> None:
-    """Create or upgrade the tables. No server or worker may be running."""
-    with database.change("promise") as connection:
-        database.take_turn(connection, "headscope schema")
+    """Create or upgrade the tables. No server or worker may be running. Raises HeadscopeError for a newer schema or a failed upgrade."""
+    with _change(database) as connection:
         _refuse(_revision(connection) or HEAD, older=False)
         _upgrade(connection)
+
+
+@contextmanager
+def _change(database: Database) -> Iterator[sa.Connection]:
+    """Run a transaction that creates or upgrades tables. An error in a statement, which is none of the database, means other tables than expected."""
+    try:
+        with database.change("promise") as connection:
+            database.take_turn(connection, "headscope schema")
+            yield connection
+    except sa.exc.DBAPIError as error:
+        raise HeadscopeError(FAILED) from error
 
 
 def check(database: Database) -> None:
