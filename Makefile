@@ -10,6 +10,7 @@
 # make proof   trained models beside engines that others wrote, and the table of docs/proof.md
 # make docs    the documentation, as a site in site/
 # make wheel   the package with the page and the default model, in dist/
+# make wheels  the built wheel in empty environments: every Python of this machine, with and without each extra
 # make release  a commit checked as a release, its distributions, list of packages and checksums in dist/; ARGS=--tag also tags it
 # make images  both container images, and the services of docker-compose.yml from them; ENGINE=podman or another engine in place of docker
 # make constraints  the latest versions of all Python packages, into constraints.txt
@@ -34,7 +35,7 @@ PROCESSES ?= $(shell $(PYTHON) -c "import os; print(min(os.cpu_count() or 1, 4) 
 # The page is built while Python's packages are installed.
 MAKEFLAGS += --jobs=3
 
-.PHONY: system serve test test-page fuzz faults sweep chaos attacks lint bench proof docs wheel release images page pictures types constraints clean
+.PHONY: system serve test test-page fuzz faults sweep chaos attacks lint bench proof docs wheel wheels release images page pictures types constraints clean
 
 # Without SmolLM2, which is downloaded once, everything else works.
 serve: $(VENV)/.serve $(PAGE)
@@ -89,6 +90,10 @@ docs: $(VENV)/.serve $(VENV)/.docs
 
 wheel: $(PAGE)
 	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .
+
+# ARGS="--python 3.12 --extra mcp" checks less. Each Python takes up to 6 GB in /tmp for a while.
+wheels: system $(VENV)/.serve $(VENV)/.test $(PAGE)
+	$(BIN)/python -m tests.wheels $(ARGS)
 
 release: $(VENV)/.serve $(VENV)/.test $(PAGE)
 	$(BIN)/python -m deploy.release $(ARGS)

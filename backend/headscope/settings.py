@@ -199,6 +199,15 @@ class Settings(BaseSettings):
             )
         return url
 
+    @field_validator("store_url")
+    @classmethod
+    def _reachable(cls, url: str | None) -> str | None:
+        if url is not None and url.startswith("s3://") and find_spec("s3fs") is None:
+            raise InvalidSetting(
+                'HEADSCOPE_STORE_URL needs a package that is not installed: pip install "headscope[s3]".'
+            )
+        return url
+
     @field_validator("redis_url", "cache_url")
     @classmethod
     def _address(cls, url: str | None) -> str | None:

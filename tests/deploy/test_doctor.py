@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -22,6 +24,7 @@ from headscope.jobs import JobDatabase, Worker
 from headscope.server import doctor
 from headscope.server.accounts import open_accounts
 from headscope.settings import Settings
+from tests.support.commands import run
 from tests.support.compose import ROOT, Stack, database_server
 from tests.support.compose import redis_server as new_redis
 from tests.support.postgres import Postgres
@@ -258,3 +261,16 @@ def test_the_command_says_it_and_fails(tmp_path: Path) -> None:
     assert shown.returncode == 1
     assert "BAD  broker: The broker cannot be reached." in shown.stdout
     assert "BAD  database: The server cannot reach its database." in shown.stdout
+
+
+def test_it_needs_no_packages_of_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def find(name: str) -> str:
+        if name in ("celery", "kombu", "redis"):
+            raise PackageNotFoundError(name)
+        return version(name)
+
+    monkeypatch.setattr("headscope.cli.doctor.version", find)
+    versions = json.loads(run(tmp_path / "home", "doctor", "--json").stdout)[0]
+    assert versions["ok"]
+    assert "torch" in versions["message"]
+    assert "celery" not in versions["message"]

@@ -13,8 +13,11 @@ import hatch_build
 import pytest
 
 from deploy import release
+from headscope.errors import InvalidSetting
+from headscope.settings import Settings
 from tests.support.compose import ROOT
 from tests.support.server import Server, variables
+from tests.wheels.smoke import check_server
 
 PAGE, MODEL = "headscope/api/page", "headscope/models/minilm"
 LIMIT = 100_000_000  # of a file on PyPI
@@ -56,13 +59,7 @@ def test_serves_minilm_outside_a_checkout(installed: Path, tmp_path: Path, monke
     imported = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     assert Path(imported).is_relative_to(installed)
     with Server(tmp_path / "home") as server:
-        cards = server.get("/models").json()["items"]
-        assert {card["name"] for card in cards if card["local"]} == {"minilm", "rxnmapper"}
-        (default,) = [card for card in cards if card["default"]]
-        assert (default["name"], default["local"], default["available"]) == ("minilm", True, True)
-        done = server.analyse(model="minilm", text="The cat sat.", lenses=["weights"], measures=["entropy"])
-        assert len(done["tokens"]) == 6
-        assert "<title>Headscope" in server.client.get("/").text
+        check_server(server)
 
 
 # A Python that does not find the packages of the extra "cluster", and runs the command line.
@@ -85,6 +82,12 @@ def test_a_cluster_without_its_packages_says_what_to_install(command: list[str],
     assert refused.returncode == 1
     assert 'pip install "headscope[cluster]"' in refused.stderr
     assert "Traceback" not in refused.stderr
+
+
+def test_an_object_store_without_its_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headscope.settings.find_spec", lambda name: None)
+    with pytest.raises(InvalidSetting, match=r'pip install "headscope\[s3\]"'):
+        Settings(store_url="s3://bucket/prefix")
 
 
 def test_one_server_needs_no_packages_of_a_cluster(tmp_path: Path) -> None:

@@ -47,19 +47,25 @@ def doctor(as_json: bool) -> None:
 
 
 def _check_versions(_: Settings) -> Finding:
-    found = {name: version(name) for name in OLDEST}
+    found = {name: number for name in OLDEST if (number := _version(name))}  # those of a cluster are optional
     listed = ", ".join(f"{name} {number}" for name, number in found.items())
-    old = [name for name, oldest in OLDEST.items() if tuple(map(int, found[name].split(".")[:2])) < oldest]
+    old = [name for name, number in found.items() if tuple(map(int, number.split(".")[:2])) < OLDEST[name]]
     needed = ", ".join(f"{name} {'.'.join(map(str, OLDEST[name]))} or newer" for name in old)
     return Finding(
         "versions", not old, f"{listed}. Older releases have known faults: install {needed}." if old else listed
     )
 
 
-def _check_kernels(_: Settings) -> Finding:
+def _version(name: str) -> str | None:
+    """Return the version of an installed package, None without it."""
     try:
-        version("kernels")
+        return version(name)
     except PackageNotFoundError:
+        return None
+
+
+def _check_kernels(_: Settings) -> Finding:
+    if _version("kernels") is None:
         return Finding("kernels", True, "the package kernels, which downloads code, is not installed")
     return Finding(
         "kernels",
