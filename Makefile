@@ -6,7 +6,7 @@
 # make sweep   every architecture of transformers, against the record in docs/reference
 # make chaos   ten minutes of random kills on a cluster under load
 # make attacks every attack for a minute, and its effect on another user
-# make bench   benchmarks, next to peer tools in the same run
+# make bench   benchmarks, next to peer tools in the same run, and ratios beside those on record; ARGS=--quick takes minutes
 # make proof   trained models beside engines that others wrote, and the table of docs/proof.md
 # make docs    the documentation, as a site in site/
 # make wheel   the package with the page and the default model, in dist/

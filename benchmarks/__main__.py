@@ -1,12 +1,19 @@
-"""Measurements next to peer tools, in the same run: prints a table per benchmark, and then everything as one JSON document."""
+"""Measurements next to peer tools, in the same run: prints a table per benchmark, then everything as one JSON document, and ratios beside those on record.
+
+Fails if a ratio is worse than in every one of the latest runs on this machine, even in its best repeat.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
+import subprocess
+import sys
+from datetime import UTC, datetime
 from importlib import import_module
 from typing import Any
 
+from . import record
 from .common import machine
 
 BENCHMARKS = (
@@ -44,16 +51,59 @@ def main() -> None:
     parser.add_argument(
         "--smallest", action="store_true", help="smallest sizes, to test that they run; the numbers mean nothing"
     )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="minutes instead of hours: the benchmarks whose ratios go on record, with smaller sizes",
+    )
+    parser.add_argument(
+        "--record", action="store_true", help="add the ratios of this run to docs/measured/ratios.jsonl"
+    )
     chosen = parser.parse_args()
     if unknown := set(chosen.names) - set(BENCHMARKS):
         parser.error(f"unknown benchmarks: {', '.join(sorted(unknown))}")
     found: dict[str, Any] = {"machine": machine()}
-    for name in chosen.names or BENCHMARKS:
+    for name in chosen.names or (record.TRACKED if chosen.quick else BENCHMARKS):
         module = import_module(f".{name}", __package__)
         print(f"\n## {name}\n\n{module.__doc__.strip()}\n")
-        found[name] = module.measure(**module.SMALLEST if chosen.smallest else {})
+        found[name] = module.measure(**_sizes(name, module, chosen))
         print(_table(found[name]), flush=True)
     print(json.dumps(found))
+    if not chosen.smallest:
+        sys.exit(judge(found, keep=chosen.record))
+
+
+def _sizes(name: str, module: Any, chosen: argparse.Namespace) -> dict[str, Any]:
+    if chosen.smallest:
+        return dict(module.SMALLEST)
+    return dict(record.TRACKED[name].quick) if chosen.quick and name in record.TRACKED else {}
+
+
+def judge(found: dict[str, Any], *, keep: bool) -> str | None:
+    """Print the ratios of a run beside those on record, and return what got worse, as a sentence."""
+    ratios: record.Ratios = {}
+    for name in record.TRACKED:
+        ratios |= record.read_ratios(name, found.get(name, ()))
+    if not ratios:
+        return None
+    compared = record.compare(found["machine"], ratios, record.load())
+    print("\n## Ratios beside the record of this machine\n")
+    print(_table([_beside(one) for one in compared]))
+    if keep:
+        record.append(found["machine"], ratios, commit=_commit(), date=datetime.now(UTC).date().isoformat())
+    worse = [one.name for one in compared if one.worse]
+    return f"Worse than every earlier result on record: {'; '.join(worse)}." if worse else None
+
+
+def _beside(one: record.Compared) -> dict[str, Any]:
+    earlier = {"on record": f"{min(one.earlier):g} to {max(one.earlier):g}"} if one.earlier else {}
+    worse = {"worse": "yes"} if one.worse else {}
+    return {"ratio": one.name, "now": one.now.text(1, 2), **earlier, "runs": len(one.earlier), **worse}
+
+
+def _commit() -> str:
+    done = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
+    return done.stdout.strip()
 
 
 def _table(rows: list[dict[str, Any]]) -> str:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import statistics
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import NamedTuple
+
+NUMBER = r"-?\d+(?:\.\d+)?"
 
 
-@dataclass(frozen=True)
-class Spread:
+class Spread(NamedTuple):
     """Median, smallest and largest value of some repeats."""
 
     median: float
@@ -24,6 +26,12 @@ class Spread:
     def of(cls, values: list[float]) -> Spread:
         """Return the spread of measured values."""
         return cls(statistics.median(values), min(values), max(values))
+
+    @classmethod
+    def read(cls, text: str) -> Spread | None:
+        """Return the spread of such a text as `text` formats; None for another text."""
+        found = re.fullmatch(rf"({NUMBER}) \(({NUMBER})-({NUMBER})\)", text)
+        return cls(*map(float, found.groups())) if found else None
 
     def text(self, scale: float = 1.0, digits: int = 0) -> str:
         """Format as `median (low-high)`, scaled."""

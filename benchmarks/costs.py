@@ -33,7 +33,7 @@ HEAD_MEASURES = ("patterns", "special_tokens", "sink", "head_roles")
 # and the published code pads to 128 tokens.
 SLOW = {"value-zeroing": 128, "max-entropy": 128, "effective-published": 128}
 
-PLAIN = "plain"
+PLAIN, PLAIN_ROW = "plain", "plain pass, ms"
 ONE = {"mechanisms": "mechanism", "lenses": "lens", "measures": "measure"}
 
 MODELS: dict[str, Callable[[], Any]] = {
@@ -73,7 +73,7 @@ def _column(candidates: dict[str, Callable[[], None]], repeats: int) -> dict[str
     seconds = interleaved(candidates, repeats, 1)
     plain_seconds = seconds.pop(PLAIN)
     over_plain = {method: ratios(taken, plain_seconds).text(1, 2) for method, taken in seconds.items()}
-    return {"plain pass, ms": Spread.of(plain_seconds).text(1e3), **over_plain}
+    return {PLAIN_ROW: Spread.of(plain_seconds).text(1e3), **over_plain}
 
 
 def _candidates(model: headscope.Model, module: Any, length: int) -> dict[str, Callable[[], None]]:

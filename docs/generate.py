@@ -362,6 +362,7 @@ PARTS: dict[str, Callable[..., str]] = {
     "faults": measured.faults,
     "load": measured.load,
     "proof": measured.proof,
+    "ratios": measured.ratios,
     "scores": scored.scores,
     "known-head": scored.known,
     "edges": scored.edges,

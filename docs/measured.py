@@ -110,6 +110,27 @@ def proof() -> str:
     return table(("model", "weights or revision", "engine", *PROVED.values()), rows)
 
 
+def ratios() -> str:
+    """Return the latest ratios on record, each beside the smallest and largest medians of the results on the same machine."""
+    path = FOLDER / "ratios.jsonl"
+    runs = [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
+    if not runs:
+        return "There are no results yet."
+    last = runs[-1]
+    alike = [
+        run["ratios"] for run in runs if all(run["machine"][key] == last["machine"][key] for key in ("cpu", "cores"))
+    ]
+    rows = []
+    for name, (median, low, high) in last["ratios"].items():
+        benchmark, _, what = name.partition(": ")
+        medians = [run[name][0] for run in alike if name in run]
+        rows.append(
+            (benchmark, what, f"{median:g} ({low:g}-{high:g})", f"{min(medians):g}-{max(medians):g} ({len(medians)})")
+        )
+    head = ("benchmark", "ratio", "latest result", "medians on record (number)")
+    return f"{_machine(last)} Commit {last['commit']}, {last['date']}.\n\n{table(head, rows)}"
+
+
 def _power(value: float | None) -> str:
     if value is None:
         return "–"

@@ -12,14 +12,16 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from benchmarks.__main__ import BENCHMARKS, main
+from benchmarks import record
+from benchmarks.__main__ import BENCHMARKS, judge, main
+from benchmarks.common import Spread
 from benchmarks.score_cases import SLOWEST, TRUTHS
 from benchmarks.scores import ATTRIBUTIONS
 
 from headscope import LENSES
 
 ROOT = Path(__file__).parents[1]
-NOT_MEASUREMENTS = {"__init__", "__main__", "bare", "common", "browsing", "visitors", "engines", "proof"}
+NOT_MEASUREMENTS = {"__init__", "__main__", "bare", "common", "record", "browsing", "visitors", "engines", "proof"}
 NOT_MEASUREMENTS |= {"scores", "score_cases", "score_check", "score_edges", "score_maps", "score_slow", "score_summary"}
 # Lenses that read no causal model, so only reactions score them.
 ONLY_ENCODERS = {"effective-published", "jump-map"}
@@ -66,6 +68,73 @@ def test_command(
     with nullcontext() if status == 0 else pytest.raises(SystemExit, match=str(status)):
         main()
     assert output in "".join(capsys.readouterr())
+
+
+HERE = {"cpu": "A", "cores": 2}
+
+
+def ratios(name: str, row: dict[str, object]) -> record.Ratios:
+    return record.read_ratios(name, [row])
+
+
+def test_what_goes_on_record(tmp_path: Path) -> None:
+    """Ratios are named after their benchmark, row and column; other columns and the row in ms are not ratios."""
+    row = {"input": "random", "tokens": 128, "plain_ms": "5 (4-6)", "analysis_ratio": "1.31 (1.20-1.50)"}
+    found = ratios("lenses", row)
+    assert found == {"lenses: random, 128, analysis_ratio": Spread(1.31, 1.2, 1.5)}
+    assert ratios("targets", {"method": "plain pass, ms", "bert-base 128": "5 (4-6)"}) == {}
+    record.append(HERE, found, tmp_path / "record", commit="abc")
+    record.append(HERE, found, tmp_path / "record", commit="abd")
+    assert [run["commit"] for run in record.load(tmp_path / "record")] == ["abc", "abd"]
+    assert record.load(tmp_path / "none") == []
+
+
+@pytest.mark.parametrize("values", [[1.5, 1.25, 2.0], [-5.0, -23.0, 50.0]])
+def test_a_formatted_spread_can_be_read(values: list[float]) -> None:
+    assert Spread.read(Spread.of(values).text(digits=2)) == Spread.of(values)
+    assert Spread.read("smollm2") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "medians", "worse"),
+    [
+        ("memory", {"tokens": 16, "ratio": "1.30 (1.21-1.40)"}, (1.0, 1.1, 1.2), True),
+        ("memory", {"tokens": 16, "ratio": "1.30 (1.20-1.40)"}, (1.0, 1.1, 1.2), False),  # its best repeat is as good
+        ("memory", {"tokens": 16, "ratio": "1.30 (1.21-1.40)"}, (1.0, 1.1), False),  # too few
+        ("memory", {"tokens": 16, "ratio": "0.50 (0.40-0.60)"}, (1.0, 1.1, 1.2), False),
+        ("study", {"threads": 1, "ratio": "0.50 (0.40-0.60)"}, (0.7, 0.8, 0.9), True),  # of speeds: higher is better
+        ("study", {"threads": 1, "ratio": "0.50 (0.40-0.70)"}, (0.7, 0.8, 0.9), False),
+        ("study", {"threads": 1, "ratio": "1.00 (0.95-1.05)"}, (0.7, 0.8, 0.9), False),
+        ("memory", {"tokens": 16, "ratio": "1.30 (1.21-1.40)"}, (1.3, *(1.2,) * 10), True),  # the first one is too old
+    ],
+)
+def test_a_ratio_beside_the_record(name: str, row: dict[str, object], medians: tuple[float, ...], worse: bool) -> None:
+    """It is worse if even its best repeat is worse than each of the last ten medians of the same machine, of three at least."""
+    now = ratios(name, row)
+    (key,) = now
+    runs = [{"machine": HERE, "ratios": {key: [median, 0, 0]}} for median in medians]
+    elsewhere = {"machine": {"cpu": "B", "cores": 2}, "ratios": {key: [9.0 if worse else 0.0, 0, 0]}}
+    (found,) = record.compare(HERE, now, [*runs, elsewhere])
+    assert (found.earlier, found.worse) == (list(medians[-record.LATEST :]), worse)
+
+
+def test_a_run_with_a_worse_ratio_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The exit status is a sentence that names the ratio, after a table of all; without ratios there is neither."""
+    row = {"tokens": 16, "ratio": "1.30 (1.21-1.40)"}
+    runs = [{"machine": HERE, "ratios": {"memory: 16, ratio": [median, 1.0, 1.2]}} for median in (1.0, 1.1, 1.2)]
+    monkeypatch.setattr(record, "load", lambda: runs)
+    assert judge({"machine": HERE, "memory": [row]}, keep=False) == (
+        "Worse than every earlier result on record: memory: 16, ratio."
+    )
+    assert "| memory: 16, ratio | 1.30 (1.21-1.40) | 1 to 1.2 | 3 | yes |" in capsys.readouterr().out
+    assert judge({"machine": HERE, "find": [row]}, keep=False) is None
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("name", record.TRACKED)
+def test_quick_sizes(name: str) -> None:
+    """--quick gives each benchmark arguments that it takes."""
+    inspect.signature(import_module(f"benchmarks.{name}").measure).bind(**record.TRACKED[name].quick)
 
 
 def test_what_other_engines_read_is_equal() -> None:
