@@ -82,7 +82,7 @@ async def offer(request: Request) -> ProviderOffer:
 
 @router.post("/oidc", responses=PROVIDER)
 async def begin_sign_in(request: Request, response: Response, service: ServiceDep) -> SignInStart:
-    """Begin to sign in with the identity provider (OpenID Connect): return the address to open. The provider sends the browser back to the page, with a code."""
+    """Begin signing in with the identity provider (OpenID Connect): return the address to open. The provider sends the browser back to the page, with a code."""
     provider = await _provider(request)
     async with service.limiters.sign_ins.slot():
         url, secret = await provider.begin(_page_of(request))
@@ -94,7 +94,7 @@ async def begin_sign_in(request: Request, response: Response, service: ServiceDe
 async def finish_sign_in(
     body: SignInCode, request: Request, response: Response, service: ServiceDep, accounts: AccountsDep
 ) -> Session:
-    """Finish to sign in with the identity provider: exchange its code for a session, in a cookie that scripts cannot read. Begin in the same browser."""
+    """Finish signing in with the identity provider: exchange its code for a session, in a cookie that scripts cannot read. Begin in the same browser."""
     provider = await _provider(request)
     secret = request.cookies.get(_begun_name(request), "")
     async with service.limiters.sign_ins.slot():
