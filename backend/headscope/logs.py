@@ -15,6 +15,8 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from logging.handlers import WatchedFileHandler
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
@@ -34,18 +36,14 @@ SPEAKING_PACKAGES = frozenset({"botocore", "celery", "kombu", "redis", "safetens
 PASSWORD = re.compile(r"(?<=:)[^\s/:@]+(?=@)|(?<=Bearer )\S+")
 # Messages that clients can trigger at will.
 PROVOKED = ("socket.accept() out of system resource", "Invalid HTTP request received.", "Unsupported upgrade request.")
+AUDIT = "headscope.audit"
 OTHERS = ("uvicorn", "uvicorn.error", "uvicorn.access", "celery", "celery.task", "celery.redirected", "multiprocessing")
 
 
 def configure(style: Style, level: Level) -> None:
-    """Log to standard error: Headscope's events from `level` up, those of other packages from warnings up."""
+    """Log to standard error: Headscope's events from `level` up, those of the audit log always, and those of other packages from warnings up."""
     handler = logging.StreamHandler()
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=_common(),
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_last(style)],
-        )
-    )
+    handler.setFormatter(_formatter(style))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
@@ -56,9 +54,31 @@ def configure(style: Style, level: Level) -> None:
     for name in ("asyncio", "uvicorn.error"):
         logging.getLogger(name).filters[:] = [_OncePerSecond()]
     logging.getLogger("headscope").setLevel(level.upper())
+    logging.getLogger(AUDIT).setLevel(logging.INFO)
     logging.captureWarnings(True)
     sys.excepthook = _uncaught
     threading.excepthook = lambda found: _uncaught(found.exc_type, found.exc_value, found.exc_traceback)
+
+
+def write_audit(path: Path) -> None:
+    """Append the events of the audit log to a file, as JSON lines, instead of logging them. The file may be moved away: then it is made again. Raises OSError."""
+    path.touch(mode=0o600)
+    handler = WatchedFileHandler(path, encoding="utf-8")
+    handler.setFormatter(_formatter("json"))
+    logger = logging.getLogger(AUDIT)
+    for earlier in [*logger.handlers]:
+        logger.removeHandler(earlier)
+        earlier.close()
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+
+
+def _formatter(style: Style) -> logging.Formatter:
+    return structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=_common(),
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_last(style)],
+    )
 
 
 class _OncePerSecond(logging.Filter):

@@ -190,6 +190,11 @@ class Settings(BaseSettings):
         default="info", description="Lowest level that is logged; debug logs every request."
     )
 
+    audit_file: Path | None = Field(
+        default=None,
+        description="File to which servers and `headscope token` append who did what, as JSON lines. Without it, these events are in the log.",
+    )
+
     @field_validator("database_url", "redis_url", "cache_url")
     @classmethod
     def _installed(cls, url: str | None, info: ValidationInfo) -> str | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from http.cookies import SimpleCookie
@@ -28,6 +30,11 @@ class Lab:
 
     server: Server
     provider: Provider
+
+    @property
+    def audit(self) -> Path:
+        """The file of the audit log."""
+        return self.server.home.with_name("audit.jsonl")
 
     def authorize(self, browser: httpx.Client, name: str) -> dict[str, str]:
         """Begin to sign in and give the provider this name; return what it has added to the address of the page."""
@@ -57,7 +64,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[La
     folder = tmp_path_factory.mktemp("identity")
     provider = Provider(folder)
     settings = {"oidc_issuer": provider.issuer, "oidc_client_id": "headscope", "oidc_client_secret": SECRET}
-    server = Server(folder / "home", models, **settings, oidc_groups=["physics"], log_format="json")
+    server = Server(folder / "home", models, **settings, oidc_groups=["physics"], audit_file=folder / "audit.jsonl")
     try:
         server.start(ready=401)
         with server.visitor() as browser:
@@ -107,6 +114,21 @@ def test_in_and_out(place: Lab, browser: httpx.Client) -> None:
     assert browser.delete(SESSION).status_code == 204
     refused(browser.get(SESSION))
     refused(browser.get(SESSION, headers={"Cookie": f"{name}={cookie.value}"}))
+
+
+def test_the_file_of_the_audit_log(place: Lab, browser: httpx.Client) -> None:
+    """It has one JSON object per line for who signs in and out, and for who is refused; the log has none of them."""
+    answer = place.sign_in(browser, "joan.physics")
+    browser.delete(SESSION)
+    eventually(lambda: "signed out" in (shown := place.audit.read_text()) and "joan" in shown, "both events")
+    events = [json.loads(line) for line in place.audit.read_text().splitlines()]
+    joans = [event for event in events if event.get("user") == "joan"]
+    assert [event["event"] for event in joans[:2]] == ["signed in with the identity provider", "signed out"]
+    assert joans[0].keys() == {"timestamp", "level", "logger", "event", "user", "resource", "status", "request_id"}
+    assert joans[0]["request_id"] == answer.headers["x-request-id"]
+    assert stat.S_IMODE(place.audit.stat().st_mode) == 0o600
+    assert "headscope.audit" not in place.server.log()
+    assert not [cookie for cookie in answer.cookies.values() if cookie and cookie in place.audit.read_text()]
 
 
 def test_secure_behind_a_proxy_with_tls(place: Lab, browser: httpx.Client) -> None:

@@ -21,6 +21,7 @@ from ..settings import Settings
 from . import error_responses, problems
 from .http.response_cache import ResponseCache
 from .middleware.access import AccessMiddleware
+from .middleware.audit import AuditMiddleware
 from .middleware.bodies import BodyLimitMiddleware, BodyLimits
 from .middleware.metrics import PREFIX, MetricsMiddleware
 from .middleware.responses import LargeResponseMiddleware
@@ -134,5 +135,6 @@ def _add_middleware(app: FastAPI, service: Service, accounts: Accounts, settings
     app.add_middleware(LargeResponseMiddleware, room=service.limiters.memory)
     app.add_middleware(BodyLimitMiddleware, limits=limits, memory=service.limiters.bodies)
     app.add_middleware(AccessMiddleware, accounts=accounts, shared=service.database.shared)
+    app.add_middleware(AuditMiddleware)
     app.add_middleware(SecurityMiddleware, hosts=settings.allowed_hosts, limits=limits)
     app.add_middleware(MetricsMiddleware, registry=app.state.registry)

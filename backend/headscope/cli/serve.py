@@ -23,6 +23,7 @@ from ..api.http.connection import Connection, max_connections
 from ..errors import DatabaseDamaged, DatabaseUnavailable, HeadscopeError
 from ..server import doctor
 from ..server.accounts import open_accounts
+from ..server.audit import open_audit
 from ..settings import Settings
 
 logger = logging.getLogger("headscope")
@@ -51,6 +52,7 @@ def serve(host: str, port: int, open_page: bool) -> None:
     """
     settings, reachable = Settings(), not _is_loopback(host)
     logs.configure(settings.log_format, settings.log_level)
+    open_audit(settings)
     if reachable:
         _refuse_without_users(settings)
         settings = _allow_host(settings, host)

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import json
+import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import click
 
+from ..server import audit
 from ..server.accounts import open_accounts
 from ..settings import Settings
 from .output import JSON
+
+
+@contextmanager
+def _recorded(event: str, name: str) -> Iterator[None]:
+    """Record what is done in the file of the audit log, if there is one."""
+    wanted = audit.open_audit(Settings())
+    yield
+    if wanted:
+        audit.record(event, uid=os.getuid(), of=name)
 
 
 @click.group()
@@ -25,7 +38,7 @@ def token() -> None:
 @click.argument("name")
 def create(name: str) -> None:
     """Create a user NAME and print its token. It cannot be shown again."""
-    with open_accounts(Settings()) as accounts:
+    with open_accounts(Settings()) as accounts, _recorded("token created", name):
         click.echo(accounts.create(name))
     click.echo(f"This is the token of {name}. Only its hash is stored, so copy it now.", err=True)
 
@@ -52,6 +65,9 @@ def list_(as_json: bool) -> None:
 )
 def revoke(name: str, hand_over: bool) -> None:
     """Revoke the access of NAME immediately: the token, and all sessions. Its analyses are kept."""
-    with open_accounts(Settings()) as accounts:
+    with (
+        open_accounts(Settings()) as accounts,
+        _recorded("access handed over" if hand_over else "access revoked", name),
+    ):
         accounts.revoke(name, hand_over=hand_over)
     click.echo(f"The access of {name} has been revoked.", err=True)

@@ -59,6 +59,7 @@ async def sign_in(
     user = await asyncio.to_thread(accounts.find_user, body.token)
     if user is None:
         await reject(invalid=True)
+    request.scope["signed_in"] = user
     _set_cookie(request, response, cookie_name(request.scope), body.token, COOKIE_SECONDS, COOKIE_PATH)
     return Session(user=user, home=service.deployment)
 
@@ -101,6 +102,7 @@ async def finish_sign_in(
         found = await provider.finish(secret, _page_of(request), code=body.code, state=body.state, issuer=body.iss)
     seconds = service.settings.oidc_session_seconds
     user, session = await asyncio.to_thread(accounts.sign_in, found.subject, found.name, seconds)
+    request.scope["signed_in"] = user
     _set_cookie(request, response, cookie_name(request.scope), session, int(seconds), COOKIE_PATH)
     response.delete_cookie(_begun_name(request), path=BEGUN_PATH, httponly=True, samesite="strict")
     return Session(user=user, home=service.deployment)
