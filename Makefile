@@ -8,6 +8,7 @@
 # make attacks every attack for a minute, and its effect on another user
 # make bench   benchmarks, next to peer tools in the same run, and ratios beside those on record; ARGS=--quick takes minutes
 # make proof   trained models beside engines that others wrote, and the table of docs/proof.md
+# make notebooks  the notebooks of the docs, executed; ARGS=--write saves their outputs
 # make docs    the documentation, as a site in site/
 # make wheel   the package with the page and the default model, in dist/
 # make wheels  the built wheel in empty environments: every Python of this machine, with and without each extra
@@ -35,7 +36,7 @@ PROCESSES ?= $(shell $(PYTHON) -c "import os; print(min(os.cpu_count() or 1, 4) 
 # The page is built while Python's packages are installed.
 MAKEFLAGS += --jobs=3
 
-.PHONY: system serve test test-page fuzz faults sweep chaos attacks lint bench proof docs wheel wheels release images page pictures types constraints clean
+.PHONY: system serve test test-page notebooks fuzz faults sweep chaos attacks lint bench proof docs wheel wheels release images page pictures types constraints clean
 
 # Without SmolLM2, which is downloaded once, everything else works.
 serve: $(VENV)/.serve $(PAGE)
@@ -48,6 +49,11 @@ test: system $(VENV)/.serve $(VENV)/.test $(PAGE) test-page
 # The page's own tests, while Python's packages are installed.
 test-page: frontend/node_modules/.package-lock.json
 	$(NPM) test
+
+# Python finds what is not in this environment in the other one.
+notebooks: system $(VENV)/.serve $(VENV)/.test $(PAGE) $(VENV)-notebooks/.tools
+	@$(BIN)/headscope models install --quiet smollm2
+	JUPYTER_PATH=$(CURDIR)/$(VENV)/share/jupyter $(VENV)-notebooks/bin/python -m tests.notebooks $(ARGS)
 
 # ARGS="--cluster" fuzzes a server with workers and Redis; a failure reports its seed.
 fuzz: system $(VENV)/.serve $(VENV)/.test $(PAGE)
@@ -147,6 +153,14 @@ $(VENV)/.test $(VENV)/.lint $(VENV)/.docs $(VENV)/.bench $(VENV)/.proof: $(VENV)
 	$(UV) --editable ".[$*]" || $(PIP) --editable ".[$*]"
 	@touch $@
 
+# JupyterLab and marimo are larger than all that tests need.
+$(VENV)-notebooks/.tools: | $(VENV)/.test
+	$(PYTHON) -m venv $(VENV)-notebooks
+	echo "import site; site.addsitedir('$$($(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")')" \
+		>"$$($(VENV)-notebooks/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/headscope.pth"
+	$(VENV)-notebooks/bin/pip install --quiet ipykernel jupyterlab marimo nbclient nbconvert bertviz==1.4.1
+	@touch $@
+
 # Not npm ci: it fails if the registry has no binaries of other platforms, which the lock file then does not list.
 frontend/node_modules/.package-lock.json: frontend/package.json frontend/package-lock.json | $(VENV)/.tools
 	$(NPM) install --no-save --no-audit --no-fund
@@ -161,4 +175,4 @@ build/transformer-lens-4: | $(VENV)/.tools
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --target $@ "transformer-lens>=4.3,<5"
 
 clean:
-	rm -rf $(VENV) frontend/node_modules frontend/dist site
+	rm -rf $(VENV) $(VENV)-notebooks frontend/node_modules frontend/dist site

@@ -1,0 +1,1 @@
+"""Notebooks in JupyterLab and marimo, and the notebooks of the docs: make notebooks."""
