@@ -10,7 +10,8 @@ import pytest
 
 import headscope
 from headscope.errors import HeadscopeError, InvalidRequest, InvalidText, Unsupported
-from headscope.library.analysis import Analysis, Model
+from headscope.library.analysis import Analysis
+from headscope.models.loading import Model
 from tests.support.gguf_files import CHATML, write
 from tests.support.models import tiny_model
 

@@ -18,9 +18,9 @@ from headscope.core.attention import Layer
 from headscope.core.declarations import NoParams
 from headscope.errors import UnsafeModel
 from headscope.lenses import LENSES
-from headscope.library.analysis import Model
 from headscope.models import installation
 from headscope.models.catalog import Catalog
+from headscope.models.loading import Model
 from headscope.settings import Settings
 from tests.support.commands import run
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from ..core.arrays import Array, to_lists
-from ..models.loading import Model
+from ..core.lazy import torch
+
+if TYPE_CHECKING:  # it imports transformers, which those who only import headscope.analyze need not wait for
+    from ..models.loading import Model
 
 
 @dataclass(frozen=True)

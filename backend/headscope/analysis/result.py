@@ -6,12 +6,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol, Self
 
-import torch
 from pydantic import TypeAdapter
 
 from ..core.arrays import Array
 from ..core.attention import Kind, ResultWarning
 from ..core.factors import Factors
+from ..core.lazy import torch
 from ..core.tokens import TOKENS, Token
 from ..models.tokens import Grid
 from .predictions import Predictions

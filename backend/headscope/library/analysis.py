@@ -6,31 +6,37 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import psutil
 
 from .. import figures
-from ..analysis import pipeline
 from ..analysis.predictions import top_predictions
-from ..analysis.reader import Progress
 from ..analysis.result import MemorySink, Result
 from ..core import words
 from ..core.arrays import Array
-from ..core.lazy import go
+from ..core.lazy import LazyModule, go
 from ..errors import InvalidRequest, Unknown
-from ..models import loading
 from ..models.catalog import GGUF, NAME, Catalog
 from ..models.images import pack
-from ..models.loading import Model
 from ..models.sentence_encoder import SentenceEncoder
 from ..query import Interpretation, SearchResult, SearchSpace, SentenceContext, existing_heads, find, understand
 from ..settings import Settings
 from ..store import export
 from ..studies.request import Against, StudyRequest
-from ..studies.runner import run_study
 from .arguments import Method, Output, choice, choices, number, numbers, outputs, request_of, texts, validating
 from .study import GIVEN, Data, Study, read_dataset
+
+if TYPE_CHECKING:
+    from ..analysis import pipeline
+    from ..analysis.reader import Progress
+    from ..models import loading
+    from ..models.loading import Model
+    from ..studies import runner
+else:  # they import transformers, which takes longer than everything else together
+    pipeline = LazyModule("headscope.analysis.pipeline")
+    loading = LazyModule("headscope.models.loading")
+    runner = LazyModule("headscope.studies.runner")
 
 # Longest name of a model in a study; what tells two models of one name apart fits behind it.
 NAME_LENGTH = 190
@@ -174,7 +180,7 @@ def load(
 
     Raises Unknown, ModelUnavailable, UnsafeModel, UnsafeWeights, CorruptModel, Unsupported or InvalidRequest.
     """
-    if isinstance(model, Model):
+    if isinstance(model, loading.Model):
         return model
     if device is not None and device_map is not None:
         raise InvalidRequest("Give device or device_map, not both.", pointer="/device_map")
@@ -356,7 +362,7 @@ def study(
         )
         models = [first, second][: len(request.variants)]
         request = request.settled([each.facts.mechanism for each in models])
-    summary, id_ = run_study(
+    summary, id_ = runner.run_study(
         models,
         read_dataset(dataset, columns, bad_rows),
         request,
