@@ -131,7 +131,7 @@ def test_models(tiny: Model, rows: list[int], tokens: int) -> None:
 
 def test_threads(tiny: Model, rows: list[int]) -> None:
     """Rows that are computed at the same time give the same, and torch keeps its threads."""
-    request, threads = {"token_ids": numbers(300)}, torch.get_num_threads()
+    request, threads = {"token_ids": numbers(180)}, torch.get_num_threads()
     one = analyse(tiny, **request)
     torch.set_num_threads(3)
     try:
