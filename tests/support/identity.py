@@ -31,7 +31,8 @@ class Provider(Program):
 
     def start(self, page: str, secret: str = "") -> None:
         """Start for the client `headscope`, whose page has this address, and wait until it answers."""
-        self.launch(["node", SCRIPT, str(self.port), page, secret], cwd=ROOT, stdin=subprocess.DEVNULL)
+        # `node` may be a script that starts it: the provider ends with its standard input, not with that script.
+        self.launch(["node", SCRIPT, str(self.port), page, secret], cwd=ROOT, stdin=subprocess.PIPE)
         self.await_answer(self._answers)
 
     def _answers(self) -> bool:

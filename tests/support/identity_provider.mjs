@@ -33,4 +33,5 @@ const provider = new Provider(`http://localhost:${port}`, {
     return grant
   },
 })
+process.stdin.on('end', () => process.exit()).resume()
 provider.listen(Number(port), '127.0.0.1', () => console.log('listening'))
