@@ -8,7 +8,7 @@
 # make attacks every attack for a minute, and its effect on another user
 # make bench   benchmarks, next to peer tools in the same run, and ratios beside those on record; ARGS=--quick takes minutes
 # make proof   trained models beside engines that others wrote, and the table of docs/proof.md
-# make notebooks  the notebooks of the docs, executed; ARGS=--write saves their outputs
+# make notebooks  the notebooks of the docs, executed, and the widget in JupyterLab and marimo; ARGS=--write saves the outputs
 # make docs    the documentation, as a site in site/
 # make wheel   the package with the page and the default model, in dist/
 # make wheels  the built wheel in empty environments: every Python of this machine, with and without each extra
