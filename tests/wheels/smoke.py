@@ -23,6 +23,7 @@ LOADED = (
     "import sys, headscope; print(sorted({'celery', 'fastapi', 'redis', 'torch', 'transformers'} & set(sys.modules)))"
 )
 ERROR = "import headscope\ntry: {}\nexcept headscope.errors.HeadscopeError as error: print(error)"
+PROVIDER = {"oidc_issuer": "http://127.0.0.1:1", "oidc_client_id": "headscope"}
 # Nothing is there, and nothing is asked before the packages are looked for.
 ADDRESSES = {"database_url": "postgresql://a:b@127.0.0.1:1/c", "redis_url": "redis://127.0.0.1:1/0"}
 HELLO = {
@@ -110,6 +111,7 @@ def check_refusals(headscope: Installed) -> None:
         assert wanted("cluster") in headscope.run("headscope", *words, fails=True, **ADDRESSES)
     assert wanted("s3") in headscope.run("headscope", "doctor", fails=True, store_url="s3://bucket/prefix")
     assert wanted("mcp") in headscope.run("headscope", "mcp", fails=True)
+    assert wanted("oidc") in headscope.run("headscope", "serve", "--no-open", fails=True, **PROVIDER)
     assert wanted("large") in headscope.python(ERROR.format("headscope.load('minilm', device_map='auto')"))
     shown = headscope.python(ANALYSE + ERROR.format("headscope.show(a, widget=True)"))
     assert "pip install headscope[notebook]" in shown
@@ -155,6 +157,14 @@ def check_large(headscope: Installed) -> None:
     assert "(6, 12, 6, 6)" in headscope.python(placed + "print(a.maps['effective'].shape)")
 
 
+def check_oidc(headscope: Installed) -> None:
+    """The page offers the identity provider. While it is away, users with a token are served."""
+    token = headscope.run("headscope", "token", "create", "ada").split()[0]
+    with headscope.server(token=token, **PROVIDER) as server:
+        assert server.get("/session/oidc").json() == {"issuer": PROVIDER["oidc_issuer"]}
+        assert server.client.post("/api/v1/session/oidc").json()["code"] == "provider-unavailable"
+
+
 def check_otel(headscope: Installed) -> None:
     """The spans of a request and of its job reach a collector."""
     with Collector() as collector, headscope.server(**collector.environment) as server:
@@ -170,6 +180,7 @@ EXTRAS: Mapping[str, Callable[[Installed], None]] = {
     "large": check_large,
     "mcp": check_mcp,
     "notebook": check_notebook,
+    "oidc": check_oidc,
     "otel": check_otel,
 }
 
