@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import tarfile
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -63,8 +64,11 @@ def test_a_cluster_is_upgraded_by_the_command(version: str, tmp_path: Path, post
     addresses = {"database_url": postgres.create(), "redis_url": broker.url}
     with psycopg.connect(addresses["database_url"], autocommit=True) as connection:
         connection.execute((home / DUMP).read_text("utf-8").replace(STORE, str(home)))
-    with pytest.raises(HeadscopeError, match="run: headscope database upgrade"):
-        schema.prepare(Database(addresses["database_url"]))
+    with (
+        closing(Database(addresses["database_url"])) as database,
+        pytest.raises(HeadscopeError, match="run: headscope database upgrade"),
+    ):
+        schema.prepare(database)
     assert "up to date" in run(home, "database", "upgrade", **addresses).stdout
     with Server(home, token=answers["token"], **addresses) as server:
         check(server, answers)

@@ -17,7 +17,7 @@ from tests.support.cluster import Cluster
 from tests.support.server import SLOW, Server, eventually
 
 # Longest time of one job on a stage, in s: a process that hangs is noticed after it at the latest, and no job takes as long, even on a machine that is busy.
-JOB_SECONDS = 100
+JOB_SECONDS = 60
 SETTINGS = {"job_seconds": JOB_SECONDS, "log_format": "json"}
 CLUSTER, EMBEDDED = "cluster", "embedded"
 

@@ -11,6 +11,9 @@ from .job_database import JobDatabase
 from .outbox import BROKER_AWAY, Outbox
 from .supervisor import Supervisor
 
+# How long the parent process of a worker may take to answer, in s; one that has ended never does.
+ANSWER_SECONDS = 3.0
+
 
 class Cluster(Supervisor):
     """Sends tasks when woken, and looks after all workers. Any number of servers may run one. `options`: of Supervisor."""
@@ -33,6 +36,6 @@ class Cluster(Supervisor):
         """Revoke what the parent process of a worker reports as running: it kills the process that runs it and starts another."""
         node, control = node_name(worker), self._app.control
         with suppress(*BROKER_AWAY):
-            active = (control.inspect([node]).active() or {}).get(node, ())
+            active = (control.inspect([node], timeout=ANSWER_SECONDS, limit=1).active() or {}).get(node, ())
             for task in active if worker in self._silent() else ():  # an answer takes time
                 control.revoke(task["id"], [node], terminate=True, signal="SIGKILL")
