@@ -44,7 +44,7 @@ def begin(visit: Visit, name: str) -> None:
 
 
 def test_in_and_out(place: tuple[Server, Provider], visits: Callable[..., Visit]) -> None:
-    """The reader comes back to what was open, sees own analyses only, and leaves nothing behind; who is refused is told why."""
+    """The reader comes back to what was open, sees own analyses only, and leaves nothing behind; a refusal gives its reason."""
     server, _ = place
     visit = visits(f"http://{server.url}")
     visit.network_errors_expected = True

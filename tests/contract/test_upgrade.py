@@ -45,7 +45,7 @@ def check(server: Server, answers: dict[str, Any]) -> None:
 
 
 def revision(home: Path) -> str:
-    with sqlite3.connect(home / stores.FILE) as connection:
+    with closing(sqlite3.connect(home / stores.FILE)) as connection:
         return str(connection.execute("SELECT version_num FROM alembic_version").fetchone()[0])
 
 

@@ -25,7 +25,7 @@ ADA = {"preferred_username": "ada"}
 
 
 class Issuer:
-    """A provider that answers as it is told: `claims` go over those of a good ID token."""
+    """A provider under the control of a test: `claims` replace those of a good ID token."""
 
     def __init__(self, **settings: Any) -> None:
         named = {"oidc_issuer": ISSUER, "oidc_client_id": "headscope", "oidc_client_secret": "hidden", **settings}
@@ -83,7 +83,7 @@ class Issuer:
         return jwt.encode(self.header, kept, self.key, algorithms=[self.header["alg"]])
 
     def refuses(self, words: str, error: type[HeadscopeError] = SignInRefused) -> None:
-        """Check that nobody is signed in, for a reason that contains these words."""
+        """Check that the sign-in is refused, for a reason that contains these words."""
         with pytest.raises(error, match=words):
             self.sign_in()
 

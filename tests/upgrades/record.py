@@ -77,7 +77,7 @@ def use(server: Server) -> dict[str, Any]:
 
 
 def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    """Leave out of an archive who owned a file, and what is no file, such as a socket."""
+    """Remove the owner of a file from the archive; skip sockets and other special files."""
     member.uid = member.gid = 0
     member.uname = member.gname = ""
     return member if member.isfile() or member.isdir() else None

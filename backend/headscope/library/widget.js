@@ -51,7 +51,8 @@ function render({ model, el }) {
   addEventListener('message', listen)
   model.on('msg:custom', answer)
   for (const key of VIEW) model.on(`change:${key}`, show)
-  // There at once, and all there is where no kernel answers, as in an exported notebook.
+  // There at once, and all there is where no kernel answers, as in an exported notebook. Python has escaped the names in it, and this module comes from the
+  // same state of the widget: a state that was tampered with could replace this code as well.
   el.innerHTML = model.get('still')
   const about = el.querySelector('figcaption')
   about.hidden = true
