@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import load
@@ -193,7 +194,7 @@ def test_one_head_is_a_head(tmp_path: Path) -> None:
     assert found == {("weights", "5"), ("effective", "5"), ("rollout", "")}
 
 
-def test_parquet_is_the_same_table_with_types(tmp_path: Path) -> None:
+def test_parquet_and_arrow_are_the_same_table_with_types(tmp_path: Path) -> None:
     """Parquet has the same rows as CSV, raw tokens, null heads for lenses per layer, and the document as metadata."""
     source = made(len(HOSTILE), HOSTILE)
     save(export.stream_csv(source, BY_LAYER), tmp_path / "table.csv")
@@ -209,3 +210,5 @@ def test_parquet_is_the_same_table_with_types(tmp_path: Path) -> None:
         assert table[name].to_pylist() == [json.loads(line[name]) for line in lines]
     np.testing.assert_array_equal(table["value"].to_numpy(), np.array([line["value"] for line in lines], np.float32))
     assert json.loads(table.schema.metadata[b"headscope"]) == source.document
+    save(export.stream_arrow(source, BY_LAYER), tmp_path / "table.arrows")
+    assert pa.ipc.open_stream(tmp_path / "table.arrows").read_all().equals(table, check_metadata=False)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import plotly.graph_objects as go
+import pyarrow as pa
 import pytest
 from PIL import Image
 
@@ -55,7 +56,10 @@ def test_every_figure_in_every_form(server: Server) -> None:
         table = ask(server, id_, item["name"], format="csv")
         assert table.headers["content-type"] == "text/csv; charset=utf-8"
         assert table.headers["content-disposition"] == f'attachment; filename="headscope-{id_[:8]}-{item["name"]}.csv"'
-        assert len(list(csv.reader(io.StringIO(table.text)))) > 1
+        lines = list(csv.reader(io.StringIO(table.text)))
+        assert len(lines) > 1
+        rows = pa.ipc.open_stream(ask(server, id_, item["name"], format="arrow").content).read_all()
+        assert (rows.column_names, rows.num_rows) == (lines[0], len(lines) - 1)
 
 
 def test_a_picture(embedded: Server) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -92,7 +93,10 @@ def test_figures_and_tables(server: Server) -> None:
         answer = server.get(f"/studies/{id_}/figures/{name}")
         assert answer.status_code == 200, answer.text
         assert go.Figure(answer.json()).layout.meta["sentence"]
-        assert len(server.get(f"/studies/{id_}/figures/{name}", params={"format": "csv"}).text.splitlines()) > 1
+        lines = server.get(f"/studies/{id_}/figures/{name}", params={"format": "csv"}).text.splitlines()
+        rows = pa.ipc.open_stream(server.get(f"/studies/{id_}/figures/{name}", params={"format": "arrow"}).content)
+        assert rows.schema.names == lines[0].split(",")
+        assert len(lines) > 1
     for name in document["tables"]:
         files = {form: server.get(f"/studies/{id_}/tables/{name}", params={"format": form}) for form in FORMS}
         assert {answer.status_code for answer in files.values()} == {200}
@@ -106,6 +110,7 @@ FORMS: dict[str, Callable[[bytes], int]] = {
     "json": lambda data: len(json.loads(data)["rows"]),
     "csv": lambda data: len(list(csv.reader(io.StringIO(data.decode())))) - 1,
     "parquet": lambda data: pq.read_table(io.BytesIO(data)).num_rows,
+    "arrow": lambda data: pa.ipc.open_stream(data).read_all().num_rows,
     "latex": lambda data: data.decode().partition("\\midrule")[2].partition("\\bottomrule")[0].count("\\\\"),
 }
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypedDict, TypeVar, Unpack
+from dataclasses import replace
+from functools import wraps
+from typing import Any, Literal, ParamSpec, TypedDict, TypeVar, Unpack
 
 from numpy.typing import NDArray
 from pydantic import BaseModel
@@ -38,10 +40,12 @@ from ..api.schemas.studies import (
     StudyHead,
     StudyItem,
 )
+from ..core import arrow
 from ..measures.edges import Rule
 from ..studies.request import StudyRequest
 from .call import SAFETENSORS, Call, Operation, reading
 
+P = ParamSpec("P")
 M = TypeVar("M", bound=BaseModel)
 Tensors = dict[str, NDArray[Any]]
 # A number, or a half-open range such as "2:5".
@@ -78,6 +82,17 @@ def _post(model: type[M], path: str, body: Any, wait: float | None = None, /, **
 
 def _delete(path: str, /, **names: str | int) -> Call[None]:
     return Call("DELETE", path, lambda _: None, names)
+
+
+def _as_arrow(operation: Operation[P, Any], doc: str) -> Operation[P, Any]:
+    """Return the method that reads the same as a table of pyarrow."""
+
+    @wraps(operation.call)
+    def call(*args: P.args, **kwargs: P.kwargs) -> Call[Any]:
+        return replace(operation.call(*args, **kwargs), read=arrow.from_stream, accept=arrow.MEDIA)
+
+    call.__doc__ = doc
+    return Operation(call)
 
 
 def _listed(page: type[M], path: str) -> Operation[..., M]:
@@ -232,6 +247,8 @@ class Operations:
         }  # fmt: skip
         return _get(Edges, "/analyses/{id}/edges/{lens}", params, id=id, lens=lens)
 
+    edges_arrow = _as_arrow(edges, "Return the connections of a head as a pyarrow.Table.")
+
     @Operation
     @staticmethod
     def measure(
@@ -247,6 +264,10 @@ class Operations:
         """Return the values of a measure, with `summary="head"` averaged over tokens."""
         params = {"lens": lens, "layer": layer, "head": head, "summary": summary, "unit": unit}
         return _get(MeasureValues, "/analyses/{id}/measures/{measure}", params, id=id, measure=measure)
+
+    measure_arrow = _as_arrow(
+        measure, "Return the values of a measure as a pyarrow.Table, with a column for each axis."
+    )
 
     @Operation
     @staticmethod
@@ -407,3 +428,5 @@ class Operations:
     def table(id: str, table: str) -> Call[dict[str, Any]]:
         """Return a table of a study: `columns` and `rows`."""
         return Call("GET", "/studies/{id}/tables/{table}", json.loads, {"id": id, "table": table})
+
+    table_arrow = _as_arrow(table, "Return a table of a study as a pyarrow.Table.")

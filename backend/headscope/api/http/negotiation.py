@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, TypeVar
 
 from fastapi import Depends, Header, Request
 
 MAX_WAIT_SECONDS = 60.0
+F = TypeVar("F", bound=str)
 
 
 def parse_weights(header: str) -> dict[str, float]:
@@ -18,6 +20,14 @@ def parse_weights(header: str) -> dict[str, float]:
         weight = next((param.removeprefix("q=") for param in params if param.startswith("q=")), "1")
         weights[name] = float(weight) if re.fullmatch(r"0(\.\d{0,3})?|1(\.0{0,3})?", weight) else 0.0
     return weights
+
+
+def choose_media(request: Request, requested: F | None, media: Mapping[F, str]) -> F:
+    """Return the format of `?format=` if given, otherwise the one whose media type has the largest weight in the Accept header; the first if it names none."""
+    if requested:
+        return requested
+    weights = parse_weights(request.headers.get("accept", ""))
+    return max(media, key=lambda name: weights.get(media[name].partition(";")[0], 0.0))
 
 
 def accepts_gzip(request: Request) -> bool:

@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from ...core.arrays import Array, to_lists
 from ...errors import BudgetExceeded, InvalidRequest
-from .negotiation import parse_weights
+from .negotiation import choose_media
 
 Format = Literal["safetensors", "npy", "json"]
 MEDIA: dict[Format, str] = {
@@ -28,12 +28,8 @@ MAX_BYTES = 160 * 1024 * 1024
 
 
 def choose_format(request: Request, requested: Format | None) -> Format:
-    """Return the format of `?format=` if given, otherwise the one with the largest weight in the Accept header; safetensors if it names none."""
-    if requested:
-        return requested
-    weights = parse_weights(request.headers.get("accept", ""))
-    best = max(MEDIA, key=lambda name: weights.get(MEDIA[name], 0.0))
-    return best if weights.get(MEDIA[best]) else "safetensors"
+    """Return the format of `?format=`, otherwise of the Accept header; safetensors if it names none."""
+    return choose_media(request, requested, MEDIA)
 
 
 def check_size(count: int, itemsize: int) -> None:

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query
 from starlette.responses import Response, StreamingResponse
 
+from ...core import arrow
 from ...core.streams import PIECE, Chunks
 from ...errors import InvalidRequest, Unknown
 from ...lenses import LENSES
@@ -28,11 +29,12 @@ from ..schemas.models import ModelCard
 
 router = APIRouter(prefix="/analyses/{id}", tags=["results"], responses=READS)
 
-Format = Literal["safetensors", "npz", "parquet", "csv", "html", "headvis"]
+Format = Literal["safetensors", "npz", "parquet", "arrow", "csv", "html", "headvis"]
 BY_LAYER = [name for name, lens in LENSES.items() if lens.of == "layer"]
 BINARY = "application/octet-stream"
 MEDIA = {
     "parquet": "application/vnd.apache.parquet",
+    "arrow": arrow.MEDIA,
     "csv": "text/csv; charset=utf-8",
     "html": "text/html; charset=utf-8",
     "headvis": "application/zip",
@@ -64,7 +66,7 @@ async def export_file(
         ),
     ] = "",
 ) -> Response:
-    """Export the analysis, or chosen heads of it, as one file. `html` is a self-contained page with the viewer; `csv` and `parquet` have one row per entry of
+    """Export the analysis, or chosen heads of it, as one file. `html` is a self-contained page with the viewer; `csv`, `parquet` and `arrow` have one row per entry of
     every map; `headvis` is a zip file for HeadVis and requires the measures head_roles, qk_distance, entropy and max_activation.
     """
     chosen = heads.split(",") if heads else []
@@ -72,6 +74,7 @@ async def export_file(
         "safetensors": export.stream_safetensors,
         "npz": export.stream_npz,
         "parquet": partial(export.stream_parquet, by_layer=BY_LAYER),
+        "arrow": partial(export.stream_arrow, by_layer=BY_LAYER),
         "csv": partial(export.stream_csv, by_layer=BY_LAYER),
         "html": partial(_stream_page, analysis, view),
         "headvis": _stream_headvis,
@@ -94,7 +97,7 @@ async def send_file(resource: Resource, stream: Callable[[Stored], Chunks], form
         return chain([next(chunks)], chunks)
 
     chunks = await resource.read(start)
-    suffix = "-headvis.zip" if format_ == "headvis" else f".{format_}"
+    suffix = {"headvis": "-headvis.zip", "arrow": ".arrows"}.get(format_, f".{format_}")
     return StreamingResponse(
         _iterate_body(resource.service, chunks),
         media_type=MEDIA.get(format_, BINARY),

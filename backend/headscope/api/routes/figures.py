@@ -11,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field, ValidationError
 from starlette.responses import Response
 
+from ...core import arrow
 from ...errors import FigureNotDrawn, QueueFull, TimedOut
 from ...figures import Figure, Theme, find_figure
 from ...figures.images import MEDIA, ImageFormat, Renderer
@@ -18,6 +19,7 @@ from ...figures.plotly_script import load_script
 from ...figures.studies import StudyFigure
 from ...figures.studies import find_figure as find_study_figure
 from ...store import Stored
+from ...studies.results import table_files
 from ...studies.results.summary import StudySummary
 from ..dependencies import ResourceDep
 from ..error_responses import media, raises
@@ -38,8 +40,9 @@ ROUTE_PARAMS = frozenset({"format", "width", "height", "theme", "share"})
 class Style(BaseModel):
     """The format, size and theme of a figure."""
 
-    format: Literal["json", "csv", "svg", "png", "pdf"] = Field(
-        default="json", description="plotly JSON, the data as CSV, or an image rendered by the server's browser."
+    format: Literal["json", "csv", "arrow", "svg", "png", "pdf"] = Field(
+        default="json",
+        description="plotly JSON, the data as CSV or as an Arrow stream, or an image rendered by the server's browser.",
     )
     width: int = Field(default=640, ge=160, le=4000, description="Width of an image in px (1/96 inch).")
     height: int = Field(default=360, ge=120, le=4000, description="Height of an image in px (1/96 inch).")
@@ -49,7 +52,7 @@ class Style(BaseModel):
 RESPONSES = {
     **CONDITIONAL,
     **raises(QueueFull, FigureNotDrawn, TimedOut),
-    200: {"model": PlotlyFigure, **media(CSV, *MEDIA.values())[200]},
+    200: {"model": PlotlyFigure, **media(CSV, arrow.MEDIA, *MEDIA.values())[200]},
 }
 
 
@@ -68,18 +71,22 @@ async def figure(resource: ResourceDep, figure: str, style: Annotated[Style, Que
         drawing = declared.build(numbers, params, style.theme)
         if style.format == "csv":
             return Response(drawing.csv(), media_type=CSV)
+        if style.format == "arrow":
+            table = table_files.ResultTable(declared.name, declared.title, drawing.columns, drawing.rows)
+            return Response(table_files.as_arrow(table), media_type=arrow.MEDIA)
         return Response(json.dumps(drawing.figure(), allow_nan=False), media_type="application/json")
 
     response = await resource.respond(style.format, draw)
     if style.format == "json" or response.status_code == 304:
         return response
-    if style.format != "csv":
+    if style.format in MEDIA:
         async with resource.service.limiters.pictures.slot():
             response.body = await _render(resource.request, response, style.format, style.width, style.height)
         response.headers["Content-Length"] = str(len(response.body))
         response.headers["Content-Type"] = MEDIA[style.format]
+    suffix = "arrows" if style.format == "arrow" else style.format
     response.headers["Content-Disposition"] = (
-        f'attachment; filename="headscope-{resource.id[:8]}-{declared.name}.{style.format}"'
+        f'attachment; filename="headscope-{resource.id[:8]}-{declared.name}.{suffix}"'
     )
     return response
 

@@ -12,6 +12,7 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, BeforeValidator
 from starlette.responses import Response
 
+from ...core import arrow
 from ...core.arrays import Array
 from ...core.factors import Factors
 from ...core.streams import PIECE
@@ -27,11 +28,13 @@ from ...store import Stored
 from ...store.map_file import BLOCK, blocks
 from ..dependencies import ResourceDep, check_kept, check_lens, check_name, heads_of, parse_slice
 from ..documents.arrays import encode_image, pool_cells, pool_tiles, quantise, sum_rows
+from ..documents.tables import edges_table, measure_table
 from ..documents.thumbnails import Without, draw_without
 from ..error_responses import media
 from ..http.compression import compress
 from ..http.conditional import CONDITIONAL
 from ..http.grouping import By, Grouping, Groups, KeyGroups, parse_grouping
+from ..http.negotiation import choose_media
 from ..http.response_cache import CachedRoute
 from ..http.tensors import MEDIA, Format, check_size, choose_format, encode
 from ..schemas.results import Edge, Edges, MeasureValues
@@ -45,6 +48,10 @@ FormatQuery = Annotated[Format | None, Query(alias="format", description="Overri
 # A + in a URL is decoded as a space.
 RuleQuery = Annotated[edge_rules.Rule, BeforeValidator(lambda rule: rule.replace(" ", "+"))]
 TENSOR = media(*MEDIA.values())
+EdgesFormat = Literal["json", "arrow"]
+EDGES_MEDIA: dict[EdgesFormat, str] = {"json": "application/json", "arrow": arrow.MEDIA}
+MeasureFormat = Literal[Format, "arrow"]
+MEASURE_MEDIA: dict[MeasureFormat, str] = dict((*MEDIA.items(), ("arrow", arrow.MEDIA)))
 MAX_EDGES = 20_000
 # Entries of a map that are computed at once from factors, and the bytes of memory that each takes.
 COMPUTED = 1024 * 1024
@@ -237,7 +244,7 @@ async def image(analysis: ResourceDep) -> Response:
     return await analysis.respond("png", respond)
 
 
-@router.get("/edges/{lens}", response_model=Edges)
+@router.get("/edges/{lens}", responses={200: {"model": Edges, **media(arrow.MEDIA)[200]}}, response_class=Response)
 async def edges(
     analysis: ResourceDep,
     lens: str,
@@ -256,10 +263,12 @@ async def edges(
     by: By = "token",
     groups: Groups = None,
     key_groups: KeyGroups = None,
+    format_: Annotated[EdgesFormat | None, Query(alias="format", description="Overrides the Accept header.")] = None,
 ) -> Response:
     """Return the connection graph of one head, strongest edges first. Undefined rows have no edges. With by=word or groups, query and key count words or groups."""
+    format_ = choose_media(analysis.request, format_, EDGES_MEDIA)
 
-    def select(stored: Stored) -> Edges:
+    def select(stored: Stored) -> Response:
         check_kept(stored, lens)
         grouping = parse_grouping(stored.document, by, groups, key_groups)
         layers = parse_slice("layer", str(layer), stored.document["layers"])
@@ -269,16 +278,23 @@ async def edges(
         (factors,) = stored.factors(lens, layers, heads)
         blocks = partial(read_rows, factors, grouping, *sides)
         found = edge_rules.find_strongest(blocks, rule, limit, k=k, mass=mass, value=value)
+        if format_ == "arrow":
+            return Response(edges_table(found, lens, layer, head), media_type=arrow.MEDIA)
         selected = [
             Edge(layer=layer, head=head, query=query, key=key, weight=weight)
             for (query, key), weight in zip(found.pairs.tolist(), found.weights.tolist(), strict=True)
         ]
-        return Edges(edges=selected, total=found.total)
+        document = Edges(edges=selected, total=found.total)
+        return Response(document.model_dump_json(), media_type="application/json")
 
-    return await analysis.respond_json(select)
+    return await analysis.respond(format_, select)
 
 
-@router.get("/measures/{measure}", responses={200: {"model": MeasureValues, **TENSOR[200]}}, response_class=Response)
+@router.get(
+    "/measures/{measure}",
+    responses={200: {"model": MeasureValues, **media(*MEASURE_MEDIA.values())[200]}},
+    response_class=Response,
+)
 async def measures(
     analysis: ResourceDep,
     measure: str,
@@ -289,12 +305,12 @@ async def measures(
         Literal["none", "head"], Query(description="`head` averages over tokens, which removes the axes Q and K.")
     ] = "none",
     unit: Annotated[Unit | None, Query(description="Unit of the entropy.")] = None,
-    format_: FormatQuery = None,
+    format_: Annotated[MeasureFormat | None, Query(alias="format", description="Overrides the Accept header.")] = None,
 ) -> Response:
     """Return `values` in the shape that the measure declares; NaN (null in JSON) where undefined. `columns` and `units` describe the entries of axis C."""
     if unit is not None and measure != "entropy":
         raise InvalidRequest("Only the measure entropy has a choice of units. Omit unit.", pointer="/unit")
-    format_ = choose_format(analysis.request, format_)
+    format_ = choose_media(analysis.request, format_, MEASURE_MEDIA)
 
     def select(stored: Stored) -> Response:
         check_measure(stored, measure, lens)
@@ -302,21 +318,28 @@ async def measures(
         values = stored.arrays[f"measure/{measure}/{lens}"]
         if unit is not None:
             values = convert(values, unit, stored.arrays["keys"][:, None, :]).astype(np.float32)
-        values = values[parse_slice("layer", layer, stored.document["layers"])]
+        layers, heads = list(stored.document["layers"]), list(stored.document["heads"])
+        rows, columns = parse_slice("layer", layer, layers), slice(None)
+        values = values[rows]
         if "H" in axes:
-            values = values[:, parse_slice("head", head, list(stored.document["heads"]))]
+            columns = parse_slice("head", head, heads)
+            values = values[:, columns]
         elif head is not None:
             raise InvalidRequest("This measure has one value per layer, not per head. Omit head.", pointer="/head")
         if summary == "head":
             values, axes = token_mean(values, axes), [axis for axis in axes if axis not in TOKEN_AXES]
         metadata = {"name": measure, "lens": lens, "unit": unit or MEASURES[measure].unit}
         metadata |= _describe_axes(MEASURES[measure], axes, values, format_)
+        if format_ == "arrow":
+            numbers = {"layer": layers[rows], "head": heads[columns], "other_head": heads}
+            body = measure_table(MEASURES[measure], values, axes, numbers, metadata)
+            return Response(body, media_type=arrow.MEDIA)
         return encode({"values": values}, format_, metadata)
 
     return await analysis.respond(format_, select)
 
 
-def _describe_axes(measure: Measure, axes: Sequence[str], values: Array, format_: Format) -> dict[str, Any]:
+def _describe_axes(measure: Measure, axes: Sequence[str], values: Array, format_: MeasureFormat) -> dict[str, Any]:
     """Describe the axes of a measure's values: as lists in JSON, as space-separated strings in the metadata of files."""
     columns = measure.columns if "C" in axes else ()
     units = [measure.unit_of(column) for column in columns]

@@ -17,6 +17,7 @@ from ...studies.results.summary import StudySummary
 from ..dependencies import ResourceDep, limit_by
 from ..error_responses import media
 from ..http.conditional import CONDITIONAL, READS
+from ..http.negotiation import choose_media
 from ..http.response_cache import CachedRoute
 from ..schemas.common import Page
 from ..schemas.queries import FoundHeads
@@ -92,10 +93,12 @@ async def table(
     study: ResourceDep,
     table: str,
     format_: Annotated[
-        table_files.TableFormat, Query(alias="format", description="The LaTeX table requires booktabs.")
-    ] = "json",
+        table_files.TableFormat | None,
+        Query(alias="format", description="Overrides the Accept header. The LaTeX table requires booktabs."),
+    ] = None,
 ) -> Response:
     """Return a table of the study: heads, inputs, failed, or the data of a figure. Further query parameters are those of the figure."""
+    format_ = choose_media(study.request, format_, table_files.MEDIA)
     params = figures.parse_params(STUDY_FIGURES[table], study.request).model_dump() if table in STUDY_FIGURES else {}
 
     def write(stored: Stored) -> Response:

@@ -1,4 +1,4 @@
-"""Result tables and their file formats: JSON, CSV, Parquet, and LaTeX for the booktabs package."""
+"""Result tables and their file formats: JSON, CSV, Parquet, Arrow, and LaTeX for the booktabs package."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ...core import arrow
 from ...core.csv_text import Cell, csv_text
 from ...core.lazy import pa, pq
 
-TableFormat = Literal["json", "csv", "parquet", "latex"]
+TableFormat = Literal["json", "csv", "parquet", "arrow", "latex"]
 
 # Characters that are special in LaTeX, and their escapes.
 _ESCAPED = {
@@ -57,13 +58,21 @@ def as_csv(table: ResultTable) -> bytes:
 
 def as_parquet(table: ResultTable) -> bytes:
     """Return a Parquet file: text as strings, whole numbers as int64, other numbers as float64. Name and title are in its metadata."""
-    columns = [[_finite(row[place]) for row in table.rows] for place in range(len(table.columns))]
-    fields = [pa.array(*_typed(column)) for column in columns]
-    made = pa.table(dict(zip(table.columns, fields, strict=True)))
+    made = pa.table(_arrays(table))
     made = made.replace_schema_metadata({"headscope.table": table.name, "headscope.title": table.title})
     buffer = io.BytesIO()
     pq.write_table(made, buffer)
     return buffer.getvalue()
+
+
+def as_arrow(table: ResultTable) -> bytes:
+    """Return an Arrow stream, with the types and metadata of the Parquet file."""
+    return arrow.to_stream(_arrays(table), {"table": table.name, "title": table.title})
+
+
+def _arrays(table: ResultTable) -> dict[str, Any]:
+    columns = [[_finite(row[place]) for row in table.rows] for place in range(len(table.columns))]
+    return {name: pa.array(*_typed(column)) for name, column in zip(table.columns, columns, strict=True)}
 
 
 def as_latex(table: ResultTable) -> bytes:
@@ -128,12 +137,20 @@ WRITERS: dict[TableFormat, Callable[[ResultTable], bytes]] = {
     "json": as_json,
     "csv": as_csv,
     "parquet": as_parquet,
+    "arrow": as_arrow,
     "latex": as_latex,
 }
 MEDIA: dict[TableFormat, str] = {
     "json": "application/json",
     "csv": "text/csv; charset=utf-8",
     "parquet": "application/vnd.apache.parquet",
+    "arrow": arrow.MEDIA,
     "latex": "application/x-tex; charset=utf-8",
 }
-SUFFIXES: dict[TableFormat, str] = {"json": "json", "csv": "csv", "parquet": "parquet", "latex": "tex"}
+SUFFIXES: dict[TableFormat, str] = {
+    "json": "json",
+    "csv": "csv",
+    "parquet": "parquet",
+    "arrow": "arrows",
+    "latex": "tex",
+}
