@@ -9,7 +9,7 @@
 # make bench   benchmarks, next to peer tools in the same run, and ratios beside those on record; ARGS=--quick takes minutes
 # make proof   trained models beside engines that others wrote, and the table of docs/proof.md
 # make notebooks  the notebooks of the docs, executed, and the widget in JupyterLab and marimo; ARGS=--write saves the outputs
-# make docs    the documentation, as a site in site/
+# make docs    the documentation of this version, as a site in site/, beside the versions that are there
 # make wheel   the package with the page and the default model, in dist/
 # make wheels  the built wheel in empty environments: every Python of this machine, with and without each extra
 # make release  a commit checked as a release, its distributions, list of packages and checksums in dist/; ARGS=--tag also tags it
@@ -92,7 +92,7 @@ proof: $(VENV)/.serve $(VENV)/.proof build/transformer-lens-4
 
 docs: $(VENV)/.serve $(VENV)/.docs
 	$(BIN)/python docs/generate.py
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m docs.versions $(ARGS)
 
 wheel: $(PAGE)
 	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .
