@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headscope.core.tokens import Token
@@ -275,6 +275,9 @@ SPOKEN = st.lists(
 
 
 @given(SPOKEN | st.text(max_size=60))
+@example("੦")
+@example("top ३ heads")
+@example("entropy above ٢")
 @settings(max_examples=300, deadline=None)
 def test_every_sentence_has_an_answer(said):
     """A view whose query can be read again, a question, or a fault with a place; never anything else."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from unicodedata import decimal
 
 NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 ORDINALS = (
@@ -70,7 +71,8 @@ def digits(text: str) -> str:
 
 def canonical(said: str) -> tuple[str, list[int], list[int]]:
     """Return the canonical text, and for each of its characters the start and the end of what it stands for in the sentence."""
-    lower, text, starts, ends, at = said.translate(_LOWER), "", [0][:0], [0][:0], 0
+    lower = "".join(str(decimal(one, one)) for one in said.translate(_LOWER))  # digits of any script, as 0 to 9
+    text, starts, ends, at = "", [0][:0], [0][:0], 0
     for found in [*_PATTERN.finditer(lower), None]:
         upto = found.start() if found else len(lower)
         text += lower[at:upto]
