@@ -19,6 +19,7 @@ from benchmarks.score_cases import SLOWEST, TRUTHS
 from benchmarks.scores import ATTRIBUTIONS
 
 from headscope import LENSES
+from tests.support.variants import variants
 
 ROOT = Path(__file__).parents[1]
 NOT_MEASUREMENTS = {"__init__", "__main__", "bare", "common", "record", "browsing", "visitors", "engines", "proof"}
@@ -35,7 +36,7 @@ def test_all_are_listed() -> None:
     assert {path.stem for path in (ROOT / "benchmarks").glob("*.py")} - NOT_MEASUREMENTS == set(BENCHMARKS)
 
 
-@pytest.mark.parametrize("name", BENCHMARKS)
+@variants("name", BENCHMARKS)
 def test_measure(name: str) -> None:
     """It loads, and what is measured takes the sizes of the smallest run. That they all run is `make bench ARGS=--smallest`."""
     module = import_module(f"benchmarks.{name}")
@@ -95,7 +96,7 @@ def test_a_formatted_spread_can_be_read(values: list[float]) -> None:
     assert Spread.read("smollm2") is None
 
 
-@pytest.mark.parametrize(
+@variants(
     ("name", "row", "medians", "worse"),
     [
         ("memory", {"tokens": 16, "ratio": "1.30 (1.21-1.40)"}, (1.0, 1.1, 1.2), True),

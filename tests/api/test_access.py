@@ -16,6 +16,7 @@ from headscope.settings import Settings
 from tests.api.test_bad_input import check_problem
 from tests.api.users import OF_ONE, ROUTES, UNKNOWN_ID, Users, ask, refused, users_of
 from tests.support.server import API, SLOW, Server, eventually
+from tests.support.variants import variants
 
 OPEN = {
     ("GET", "/healthz"),
@@ -46,7 +47,7 @@ def test_every_route_is_in_the_matrices(tmp_path: Path) -> None:
     assert len(CLOSED) >= 25
 
 
-@pytest.mark.parametrize("place", CLOSED, ids=" ".join)
+@variants("place", CLOSED, ids=" ".join)
 def test_nothing_without_a_token(lab: Users, place: tuple[str, str]) -> None:
     """Every route except for the page's files and /healthz requires a token, whether it exists or not."""
     refused(ask(lab.anonymous, *place))
@@ -86,7 +87,7 @@ def test_nothing_with_a_wrong_one(lab: Users) -> None:
             refused(answer)
 
 
-@pytest.mark.parametrize(
+@variants(
     "target",
     ["//api/v1/models", "/api/v1/models/", "/./api/v1/models", "/assets/../api/v1/models", "/assets/%2e%2e/api/v1/models", "/assets/..%2fapi/v1/models",
      "/assets/a/../../api/v1/models", "/healthz/../metrics", "/healthz/", "/healthz;/metrics", "/HEALTHZ", "/metrics?/healthz", "/metrics%3f", "/api/v1/models#/healthz",
@@ -109,9 +110,7 @@ def test_what_is_open(lab: Users) -> None:
     assert lab.anonymous.get("/healthz").json() == {"status": "ok"}
 
 
-@pytest.mark.parametrize(
-    "place", [place for place in ROUTES if place[0] == "GET" and "{id}" not in place[1]], ids=" ".join
-)
+@variants("place", [place for place in ROUTES if place[0] == "GET" and "{id}" not in place[1]], ids=" ".join)
 def test_everything_with_a_token(lab: Users, place: tuple[str, str]) -> None:
     """Routes without an owner are open to every user."""
     assert ask(lab.emmy, *place).status_code == 200
@@ -153,7 +152,7 @@ def without_id(answer: httpx.Response) -> tuple[int, dict[str, Any], list[str]]:
     return answer.status_code, document, sorted(set(answer.headers) - {"date"})
 
 
-@pytest.mark.parametrize("route", OF_ONE, ids=" ".join)
+@variants("route", OF_ONE, ids=" ".join)
 def test_another_users_analysis_looks_unknown(lab: Users, adas: str, route: tuple[str, str]) -> None:
     """The response is 404, never 403, with the detail and length of that for an unknown id; nothing else happens."""
     theirs, none = ask(lab.emmy, *route, adas), ask(lab.emmy, *route, UNKNOWN_ID)

@@ -6,8 +6,6 @@ import itertools
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import pytest
-
 import headscope
 from headscope.effects import EFFECTS
 from headscope.lenses import LENSES
@@ -15,6 +13,7 @@ from headscope.measures import MEASURES
 from headscope.mechanisms import MECHANISMS
 from tests.support.cluster import Cluster, both_deployments
 from tests.support.server import API, SLOW, Server
+from tests.support.variants import variants
 
 pytestmark = both_deployments
 ANALYSES = "/api/v1/analyses"
@@ -152,7 +151,7 @@ def test_the_library_computes_the_same(server: Server, models: Any) -> None:
             assert np.allclose(got, a.maps[lens], atol=1e-5)
 
 
-@pytest.mark.parametrize("prefer", ["wait=30", "respond-async, wait=30", "wait=30; x=y", "Wait=30"])
+@variants("prefer", ["wait=30", "respond-async, wait=30", "wait=30; x=y", "Wait=30"])
 def test_prefer_wait(server: Server, prefer: str) -> None:
     """Prefer: wait blocks until the analysis is done, and is confirmed in a header."""
     answer = server.post({"model": "bert", "text": f"Waiting {prefer}."}, headers={"Prefer": prefer})
@@ -174,7 +173,7 @@ def test_prefer_wait_is_bounded(server: Server) -> None:
     server.client.delete(answer.headers["location"])
 
 
-@pytest.mark.parametrize("prefer", ["wait=0", "wait=-1", "wait=abc", "wait", "respond-async", "", "wait=1e9x"])
+@variants("prefer", ["wait=0", "wait=-1", "wait=abc", "wait", "respond-async", "", "wait=1e9x"])
 def test_other_preferences_are_ignored(server: Server, prefer: str) -> None:
     """An invalid preference is ignored."""
     answer = server.post({"model": "bert", "text": "The cat sat."}, headers={"Prefer": prefer})
@@ -272,14 +271,14 @@ def test_list_is_paginated(server: Server) -> None:
     assert items == server.get("/analyses", params={"limit": 200}).json()["items"][: len(items)]
 
 
-@pytest.mark.parametrize("cursor", ["nan", "inf", "-inf", "1e999", "-1", "1_0", "\u0663", " 1", "9" * 40, ""])
-@pytest.mark.parametrize("list_", ["analyses", "studies", "datasets"])
+@variants("cursor", ["nan", "inf", "-inf", "1e999", "-1", "1_0", "\u0663", " 1", "9" * 40, ""])
+@variants("list_", ["analyses", "studies", "datasets"])
 def test_a_cursor_is_a_plain_number(server: Server, list_: str, cursor: str) -> None:
     """Values that only float() and int() accept never reach a database."""
     assert server.get(f"/{list_}", params={"cursor": cursor}).status_code == 422
 
 
-@pytest.mark.parametrize("list_", ["models", "lenses", "mechanisms", "measures", "effects", "figures"])
+@variants("list_", ["models", "lenses", "mechanisms", "measures", "effects", "figures"])
 def test_what_there_is_is_paginated(server: Server, list_: str) -> None:
     """Paging returns the same items in the same order."""
     whole = server.get(f"/{list_}").json()
@@ -292,7 +291,7 @@ def test_what_there_is_is_paginated(server: Server, list_: str) -> None:
     assert items == whole["items"]
 
 
-@pytest.mark.parametrize("id_", ["nope", "0" * 32, "F" * 32, "0" * 31, "0" * 33])
+@variants("id_", ["nope", "0" * 32, "F" * 32, "0" * 31, "0" * 33])
 def test_what_is_no_id_is_unknown(server: Server, id_: str) -> None:
     """A malformed or unknown id is 404 with the same code."""
     for of, code in (("analyses", "unknown-analysis"), ("studies", "unknown-study")):
@@ -325,7 +324,7 @@ def test_models_are_paginated(server: Server) -> None:
     assert names == [card["name"] for card in whole]
 
 
-@pytest.mark.parametrize(
+@variants(
     ("path", "registry"),
     [("lenses", LENSES), ("mechanisms", MECHANISMS), ("measures", MEASURES), ("effects", EFFECTS)],
     ids=lambda p: str(p)[:10],

@@ -6,12 +6,12 @@ import json
 from typing import Any
 
 import httpx
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.api.corpus import CASES, EITHER, GOOD, HOSTILE_TEXTS, MARK, Case
 from tests.support.server import Server
+from tests.support.variants import variants
 
 MEMBERS = {"type", "title", "status", "detail", "code", "request_id", "errors"}
 
@@ -43,7 +43,7 @@ def test_the_corpus_is_large() -> None:
     assert len({case.id for case in CASES}) == len(CASES) >= 300
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+@variants("case", CASES, ids=lambda case: case.id)
 def test_bad_input(server: Server, case: Case) -> None:
     """Every case is rejected with a problem document, or accepted if valid; the server stays up."""
     answer = send(server, case)
@@ -55,8 +55,8 @@ def test_bad_input(server: Server, case: Case) -> None:
     assert server.post(GOOD).status_code in (200, 202)
 
 
-@pytest.mark.parametrize("model", ["gpt2", "bert", "llama"])
-@pytest.mark.parametrize("text", HOSTILE_TEXTS.values(), ids=HOSTILE_TEXTS)
+@variants("model", ["gpt2", "bert", "llama"])
+@variants("text", HOSTILE_TEXTS.values(), ids=HOSTILE_TEXTS)
 def test_hostile_text_comes_back_as_it_is(server: Server, model: str, text: str) -> None:
     """Markup and control characters are analysed as text and returned literally."""
     document = server.ended(server.submit(model=model, text=text))

@@ -12,6 +12,7 @@ from safetensors.numpy import load
 
 from tests.support.compose import Redis, redis_server
 from tests.support.server import Server, eventually
+from tests.support.variants import variants
 
 # Every kind of cached response, once for each relevant query.
 PATHS = [
@@ -63,7 +64,7 @@ def hits(cache: Redis) -> int:
         return int(client.info("stats")["keyspace_hits"])
 
 
-@pytest.mark.parametrize("path", PATHS)
+@variants("path", PATHS)
 def test_the_cache_answers_as_the_store_does(cached: Server, server: Server, cache: Redis, id_: str, path: str) -> None:
     """A restarted server responds from the cache with the same bytes, and so does a server without a cache."""
     first = seen(cached, f"/analyses/{id_}/{path}")
@@ -107,7 +108,7 @@ def test_every_answer_has_a_name_of_its_own(cached: Server, id_: str) -> None:
     assert len(set(accepted)) == 3
 
 
-@pytest.mark.parametrize("path", PATHS)
+@variants("path", PATHS)
 def test_a_current_etag_gets_304(server: Server, path: str) -> None:
     """A response is not sent again to a client that sends its ETag."""
     path = f"/analyses/{server.analyse(**BODY)['id']}/{path}"

@@ -23,6 +23,7 @@ from tests.support.cluster import Cluster
 from tests.support.hub import Hub
 from tests.support.malformed import CASES, Case
 from tests.support.server import API, Server, environment, eventually
+from tests.support.variants import variants
 
 DATASETS = f"{API}/datasets"
 TABLE = "sentence1,sentence2,label\nOne cat.,Two cats.,0\nThree.,Four.,1\n,Five.,1\n"
@@ -110,7 +111,7 @@ def test_targets_are_texts_or_numbers(server: Server) -> None:
     assert (row["target"], row["minus"], row["against"]) == (5, " dog", "A cat")
 
 
-@pytest.mark.parametrize("case", CASES[::4], ids=lambda case: case.id)
+@variants("case", CASES[::4], ids=lambda case: case.id)
 def test_files_as_people_have_them(server: Server, case: Case) -> None:
     """Every malformed file is rejected with an explanation, or parsed except for the rows that are reported; the server stays up."""
     content = case.content()
@@ -173,9 +174,7 @@ def test_folders_of_the_operator(server: Server) -> None:
     assert server.client.delete(f"{DATASETS}/corpora/pairs.csv").status_code == 404
 
 
-@pytest.mark.parametrize(
-    "name", ["loop.csv", "a" * 300, "a/" * 400, "deep", "pairs.csv/a", "not-utf8-%FF.csv", "%ED%A0%80", "a%00b"]
-)
+@variants("name", ["loop.csv", "a" * 300, "a/" * 400, "deep", "pairs.csv/a", "not-utf8-%FF.csv", "%ED%A0%80", "a%00b"])
 def test_what_is_no_file_is_unknown(server: Server, name: str) -> None:
     """A symlink loop, a name that is too long, not UTF-8 or a folder is 404, also in a study, and logs nothing."""
     wanted = f"corpora/{unquote(name)}"

@@ -23,6 +23,7 @@ from headscope.store.manifest import Manifest, sealed
 from tests.api.users import Users
 from tests.support.cluster import both_deployments
 from tests.support.server import API, SLOW, Server, eventually
+from tests.support.variants import variants
 
 WAIT = {"Prefer": "wait=60"}
 TEXT = "The cat sat on the mat."
@@ -348,7 +349,7 @@ def test_a_jacobian_lens_is_uploaded(server: Server, gpt2: headscope.Model) -> N
     assert (problem["code"], problem["detail"]) == ("invalid-dataset", NO_ROWS)
 
 
-@pytest.mark.parametrize(
+@variants(
     "content",
     [
         b"no lens",

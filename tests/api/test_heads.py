@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.cluster import both_deployments
 from tests.support.server import Server
+from tests.support.variants import variants
 
 pytestmark = both_deployments
 TEXT = "The cat sat on the mat because the cat was tired."
@@ -48,7 +49,7 @@ def test_the_lens_asked_about(server: Server, document: dict[str, Any]) -> None:
     assert len(get(server, document, "heads")["heads"]) == 8
 
 
-@pytest.mark.parametrize(
+@variants(
     ("query", "status", "code"),
     [
         ({"where": "entropy <"}, 422, "invalid-query"),

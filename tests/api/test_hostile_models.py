@@ -20,6 +20,7 @@ from headscope.errors import HeadscopeError
 from headscope.models import facts, safety
 from tests.support.models import tiny_model
 from tests.support.server import Server
+from tests.support.variants import variants
 
 WEIGHTS = "model.safetensors"
 
@@ -254,7 +255,7 @@ def outcome(server: Server, model: str) -> str:
     return str(document["error"]["code"] if document["error"] else document["status"])
 
 
-@pytest.mark.parametrize(("name", "code"), [(name, code) for name, (_, code) in HOSTILE.items()], ids=list(HOSTILE))
+@variants(("name", "code"), [(name, code) for name, (_, code) in HOSTILE.items()], ids=list(HOSTILE))
 def test_hostile_model(hostile: Server, name: str, code: str) -> None:
     """An invalid model is rejected with its code, its description is available, and no code ran."""
     assert outcome(hostile, name) == code
@@ -262,7 +263,7 @@ def test_hostile_model(hostile: Server, name: str, code: str) -> None:
     assert not (hostile.home.parent / "canary").exists()
 
 
-@pytest.mark.parametrize(
+@variants(
     "name",
     ["linked-folder", "linked-weights", "linked-config", "linked-tokenizer", "linked-nowhere", "outside", "../outside"],
 )

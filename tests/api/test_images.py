@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 
 from tests.support.server import Server
+from tests.support.variants import variants
 from tests.unit import pictures
 
 
@@ -65,7 +66,7 @@ def test_an_image_is_sent_once(server: Server) -> None:
         assert code(asked(server, name)) == "invalid-image"
 
 
-@pytest.mark.parametrize("name", [name for name in pictures.BAD if name != "too-many-bytes"])
+@variants("name", [name for name in pictures.BAD if name != "too-many-bytes"])
 def test_anything_else_is_one_clear_error(server: Server, name: str) -> None:
     """An invalid image is rejected at once if its first bytes are wrong, otherwise when the worker decodes it."""
     image = base64.b64encode(pictures.BAD[name]()).decode()

@@ -18,12 +18,13 @@ from headscope.logs import PROVOKED, _OncePerSecond
 from tests.api.test_bad_input import check_problem
 from tests.api.users import Users
 from tests.support.server import API, Server
+from tests.support.variants import variants
 
 JSON = {"Content-Type": "application/json"}
 HEAD = b"POST /api/v1/analyses HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
 
 
-@pytest.mark.parametrize(
+@variants(
     ("path", "limit"),
     [
         ("session", SIGN_IN_BYTES),
@@ -32,7 +33,7 @@ HEAD = b"POST /api/v1/analyses HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: appl
         ("analyses/x/effects", EFFECT_BYTES),
     ],
 )
-@pytest.mark.parametrize("announced", [True, False])
+@variants("announced", [True, False])
 def test_each_route_has_a_body_limit(lab: Users, path: str, limit: int, announced: bool) -> None:
     """A larger body is 413 with or without Content-Length, without a token before any of it is read."""
     body = b" " * (limit + 1)

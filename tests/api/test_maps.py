@@ -22,6 +22,7 @@ from headscope.errors import BudgetExceeded
 from headscope.server.limiters import Limiters
 from tests.support.maps import slow_sinks
 from tests.support.server import Server, eventually
+from tests.support.variants import variants
 
 pytestmark = pytest.mark.parametrize("server", ["embedded", "factored", "cluster"], indirect=True, scope="session")
 LENSES = ["weights", "effective", "effective-simplex"]
@@ -103,14 +104,14 @@ def test_slices_speak_of_the_models_numbers(server: Server, part: dict[str, Any]
     assert problem(server, part, "maps/weights", head="2") == (404, "unknown-head")
 
 
-@pytest.mark.parametrize("lens", LENSES)
+@variants("lens", LENSES)
 def test_float16_is_rounding(server: Server, document: dict[str, Any], lens: str) -> None:
     """Half precision is the rounded map."""
     whole = fetch(server, document, f"maps/{lens}")["map"]
     assert np.array_equal(fetch(server, document, f"maps/{lens}", dtype="float16")["map"], whole.astype(np.float16))
 
 
-@pytest.mark.parametrize("lens", LENSES)
+@variants("lens", LENSES)
 def test_uint8_keeps_its_promise(server: Server, document: dict[str, Any], lens: str) -> None:
     """offset + scale * byte is off by at most the stated error, and zeros are exact."""
     whole = fetch(server, document, f"maps/{lens}")["map"]
@@ -139,7 +140,7 @@ def test_pooled_cells(server: Server, document: dict[str, Any], lens: str, subte
                 assert np.array_equal(pooled[:, :, query, key], largest)
 
 
-@pytest.mark.parametrize("lens", LENSES)
+@variants("lens", LENSES)
 def test_sums(server: Server, document: dict[str, Any], lens: str) -> None:
     """Sums are those of the magnitudes of all defined rows."""
     whole = np.abs(fetch(server, document, f"maps/{lens}")["map"][1, 2].astype(np.float64))
@@ -149,7 +150,7 @@ def test_sums(server: Server, document: dict[str, Any], lens: str) -> None:
     assert server.get(f"/analyses/{document['id']}/sums/{lens}", params={"layer": "9", "head": "0"}).status_code == 404
 
 
-@pytest.mark.parametrize("how", ["query", "accept"])
+@variants("how", ["query", "accept"])
 def test_formats_hold_the_same_numbers(server: Server, document: dict[str, Any], how: str) -> None:
     """safetensors, npy and json, by ?format= or by Accept."""
     path, whole = f"/analyses/{document['id']}/maps/effective", fetch(server, document, "maps/effective")["map"]
@@ -165,7 +166,7 @@ def test_formats_hold_the_same_numbers(server: Server, document: dict[str, Any],
     assert np.array_equal(load(got["safetensors"])["map"], whole)
 
 
-@pytest.mark.parametrize(
+@variants(
     ("accept", "expected"),
     [
         ("*/*", "safetensors"),
@@ -239,7 +240,7 @@ def test_grid_is_max_pooled(server: Server, document: dict[str, Any], lens: str,
                     assert np.allclose(np.abs(shown[:, :, i, j]), largest, atol=1.01 * grid["scale"].max())
 
 
-@pytest.mark.parametrize("without", ["special", "sinks", "both"])
+@variants("without", ["special", "sinks", "both"])
 def test_grid_without_special_tokens_and_sinks(server: Server, document: dict[str, Any], without: str) -> None:
     """Keys that are left out count as 0, the others keep their largest entry, and no scale is that of a key left out."""
     special = {place for place, token in enumerate(document["tokens"]) if token["kind"] == "special"}
@@ -377,9 +378,7 @@ def test_without_maps(server: Server) -> None:
     assert "map/weights" not in load(server.get(f"/analyses/{document['id']}/export").content)
 
 
-@pytest.mark.parametrize(
-    "path", ["maps/weights", "grid/weights", "measures/entropy", "edges/weights?layer=0&head=0", "export"]
-)
+@variants("path", ["maps/weights", "grid/weights", "measures/entropy", "edges/weights?layer=0&head=0", "export"])
 def test_before_the_end_there_is_nothing_to_read(server: Server, path: str) -> None:
     """Results of a failed analysis are 409."""
     failed = server.ended(server.submit(model="bert", token_ids=[1, 999_999]))
@@ -388,7 +387,7 @@ def test_before_the_end_there_is_nothing_to_read(server: Server, path: str) -> N
     assert (answer.status_code, answer.json()["code"]) == (409, "not-ready")
 
 
-@pytest.mark.parametrize(
+@variants(
     ("path", "query", "expected"),
     [
         ("maps/norm", {}, (404, "unknown-lens")),

@@ -17,6 +17,7 @@ import headscope
 from headscope.core.words import group
 from headscope.measures.compare import COSINE, JS_DIVERGENCE
 from tests.support.server import Server
+from tests.support.variants import variants
 
 TEXT = "The cat sat on the mat because it was tired."
 
@@ -43,7 +44,7 @@ def refused(server: Server, path: str = "/analyses", **body: Any) -> tuple[int, 
     return answer.status_code, problem["code"], problem["errors"][0]["pointer"] if problem["errors"] else None
 
 
-@pytest.mark.parametrize(
+@variants(
     ("model", "mechanism", "lens", "measure"),
     [
         ("bert", {"name": "hopfield", "alpha": 0.9, "initial": "first"}, "weights", "entropy"),
@@ -274,7 +275,7 @@ def test_a_batch_of_everything(server: Server) -> None:
     assert refused(server, "/analyses/batch", **twice) == (422, "invalid-request", "/inputs/1/text")
 
 
-@pytest.mark.parametrize(
+@variants(
     ("change", "pointer"),
     [
         ({"mechanism": {"name": "hopfield", "alpha": 2}}, "/mechanism/alpha"),
@@ -294,7 +295,7 @@ def test_wrong_parameters(server: Server, change: dict[str, Any], pointer: str) 
     assert refused(server, **change) == (422, "invalid-request", pointer)
 
 
-@pytest.mark.parametrize(
+@variants(
     ("change", "expected"),
     [
         ({"mechanism": {"name": "nonsense"}}, (404, "unknown-mechanism", "/mechanism")),

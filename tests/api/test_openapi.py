@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.api.users import DOCUMENT, NAMES, UNKNOWN_ID
 from tests.fuzz import answered, fuzz, laboratory
 from tests.support.server import Server
+from tests.support.variants import variants
 
 OPERATIONS = [
     (path, method, operation) for path, methods in DOCUMENT["paths"].items() for method, operation in methods.items()
@@ -65,7 +64,7 @@ def test_numbers_have_bounds() -> None:
                 assert number.get("maximum", number.get("exclusiveMaximum")) <= 2**53
 
 
-@pytest.mark.parametrize("path", DOCUMENT["paths"])
+@variants("path", DOCUMENT["paths"])
 def test_methods(embedded: Server, path: str) -> None:
     """An unsupported method is 405, and Allow lists all supported ones."""
     filled = path.format(**NAMES, id=UNKNOWN_ID, other=UNKNOWN_ID)

@@ -13,6 +13,7 @@ from tests.api.users import Users, refused
 from tests.faults.test_storage import folder
 from tests.support.cluster import Cluster, both_deployments
 from tests.support.server import API, Server, eventually
+from tests.support.variants import variants
 
 BODY = {"model": "bert", "lenses": ["weights"], "measures": ["entropy"]}
 PATHS = ["", "/maps/weights?layer=0", "/maps/weights?layer=0&format=json", "/grid/weights", "/measures/entropy", "/edges/weights?layer=0&head=0"]  # fmt: skip
@@ -35,7 +36,7 @@ def test_a_long_document_travels_compressed(embedded: Server) -> None:
 
 
 @both_deployments
-@pytest.mark.parametrize("path", PATHS)
+@variants("path", PATHS)
 def test_the_second_answer_is_the_first(server: Server, path: str) -> None:
     """A repeated read has the same bytes and headers, its own request id, and is counted under the same route."""
     address = f"/analyses/{server.analyse(**BODY, text='Asked again.')['id']}{path}"

@@ -15,6 +15,7 @@ from headscope.settings import Settings
 from tests.api.test_bad_input import check_problem
 from tests.api.users import DOCUMENT
 from tests.support.server import Server
+from tests.support.variants import variants
 
 ID = "0" * 32
 NAMES = {
@@ -60,7 +61,7 @@ def test_the_route_table_is_not_empty() -> None:
     assert {method for method, _ in CHANGES} == {"POST", "DELETE"}
 
 
-@pytest.mark.parametrize("route", [*ROUTES, *PAGE], ids=lambda route: f"{route[0]} {route[1].replace(ID, 'id')}")
+@variants("route", [*ROUTES, *PAGE], ids=lambda route: f"{route[0]} {route[1].replace(ID, 'id')}")
 def test_only_our_own_host_names(server: Server, route: tuple[str, str]) -> None:
     """Every route and method responds with 421 to any other Host, so a rebound name reaches nothing."""
     for host in WRONG_HOSTS:
@@ -130,7 +131,7 @@ def test_compressed_bodies_are_refused(server: Server, coding: str) -> None:
     assert ask(server, "POST", "/api/v1/analyses", Content_Encoding=coding).status_code == 415
 
 
-@pytest.mark.parametrize("route", [*ROUTES, *PAGE], ids=lambda route: f"{route[0]} {route[1].replace(ID, 'id')}")
+@variants("route", [*ROUTES, *PAGE], ids=lambda route: f"{route[0]} {route[1].replace(ID, 'id')}")
 def test_every_answer_says_what_a_browser_may_do(server: Server, route: tuple[str, str]) -> None:
     """Every response has security headers, including errors, and none allows another origin."""
     for headers in (
@@ -172,7 +173,7 @@ def test_a_fault_of_ours_says_it_too(tmp_path: Path, caplog: pytest.LogCaptureFi
     assert "a secret" in caplog.text
 
 
-@pytest.mark.parametrize(
+@variants(
     ("given", "taken"),
     [("abc-123", True), ("a" * 64, True), ("a" * 65, False), ("a b", False), ("<b>", False), ("é", False), ("a_b", False), ("", False)],
 )  # fmt: skip
@@ -193,7 +194,7 @@ def test_no_schema_is_open() -> None:
         assert schemas[name].get(part, True) is False
 
 
-@pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "POST", "HEAD", "OPTIONS", "TRACE"])
+@variants("method", ["PUT", "PATCH", "DELETE", "POST", "HEAD", "OPTIONS", "TRACE"])
 def test_methods_that_do_not_exist(server: Server, method: str) -> None:
     """An unsupported method is 405 as a problem document."""
     answer = server.client.request(method, "/api/v1/lenses")

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.support.server import Server
+from tests.support.variants import variants
 
 HOST = b"Host: 127.0.0.1\r\n"
 GOOD = b'{"model": "bert", "text": "The cat sat."}'
@@ -80,7 +81,7 @@ def statuses(data: bytes) -> list[int]:
     return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d{3})", data)]
 
 
-@pytest.mark.parametrize("data", BYTES.values(), ids=BYTES)
+@variants("data", BYTES.values(), ids=BYTES)
 def test_odd_bytes(server: Server, data: bytes) -> None:
     """Never 5xx, never an echo, and a valid request right after succeeds."""
     with connected(server) as connection:

@@ -22,6 +22,7 @@ from tests.api.users import API, OF_STUDY, UNKNOWN_ID, Users, ask
 from tests.support import studies
 from tests.support.cluster import Cluster, both_deployments
 from tests.support.server import Server, eventually
+from tests.support.variants import variants
 
 ASKED = studies.asked(40, figures=["entropy"])
 
@@ -301,7 +302,7 @@ def test_effects_of_heads(server: Server, models: Path) -> None:
     assert figure["layout"]["meta"]["sentence"].startswith("Heads with the largest mean effects")
 
 
-@pytest.mark.parametrize(
+@variants(
     ("more", "status", "code", "pointer"),
     [
         ({"model": "missing"}, 404, "unknown-model", "/model"),
@@ -361,7 +362,7 @@ def test_an_analysis_is_no_study(embedded: Server) -> None:
     assert studies.shown(embedded, study)["status"] == "done"
 
 
-@pytest.mark.parametrize("route", OF_STUDY, ids=" ".join)
+@variants("route", OF_STUDY, ids=" ".join)
 def test_another_users_study_looks_unknown(lab: Users, route: tuple[str, str]) -> None:
     """Another user's study is 404 with the same detail as an unknown id."""
     made = lab.ada.post(f"{API}/studies", json=ASKED, headers={"Prefer": "wait=60"})

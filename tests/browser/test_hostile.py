@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, expect
 from tests.browser.visit import Visit, address
 from tests.support.hostile import HOSTILE
 from tests.support.server import Server, eventually
+from tests.support.variants import variants
 
 NODES = """() => [
   document.querySelectorAll('script, img, iframe, object, embed, link, style, base, meta, video, math, form').length,
@@ -31,7 +32,7 @@ def said(visit: Visit) -> str:
     return "".join(visit.tokens.all_text_contents()).lower()
 
 
-@pytest.mark.parametrize(("text", "pair"), list(zip(HOSTILE[::2], HOSTILE[1::2], strict=True)))
+@variants(("text", "pair"), list(zip(HOSTILE[::2], HOSTILE[1::2], strict=True)))
 def test_is_only_text(page: Visit, text: str, pair: str) -> None:
     """No dialog, no violation, no node, no handler: its letters on screen, in their boxes, and that is all."""
     nodes = page.page.evaluate(NODES)

@@ -19,6 +19,7 @@ from headscope.server.accounts import MARKER, open_accounts
 from headscope.settings import Settings
 from tests.support.commands import run
 from tests.support.server import Server, environment
+from tests.support.variants import variants
 
 
 @pytest.fixture(scope="module")
@@ -47,9 +48,7 @@ def refusal(ended: subprocess.CompletedProcess[str], code: str) -> str:
     return ended.stderr
 
 
-@pytest.mark.parametrize(
-    "arguments", [["--help"], ["-h"], *([command, "--help"] for command in COMMANDS)], ids=" ".join
-)
+@variants("arguments", [["--help"], ["-h"], *([command, "--help"] for command in COMMANDS)], ids=" ".join)
 def test_help(home: Path, arguments: list[str]) -> None:
     """Every command has help; that of headscope lists all commands."""
     ended = run(home, *arguments)
@@ -371,7 +370,7 @@ def test_worker_needs_a_cluster(home: Path) -> None:
     refusal(process(home, "worker", **NOWHERE), "database-unavailable")
 
 
-@pytest.mark.parametrize(
+@variants(
     "arguments",
     [
         "nonsense",

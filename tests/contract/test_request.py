@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from headscope.analysis.request import AnalysisRequest
 from headscope.lenses import LENSES
 from headscope.measures import MEASURES
+from tests.support.variants import variants
 
 DIGEST = "0" * 64
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
@@ -81,7 +82,7 @@ SHIFTED = [
 ]
 
 
-@pytest.mark.parametrize(("one", "other"), SHIFTED, ids=range(len(SHIFTED)))
+@variants(("one", "other"), SHIFTED, ids=range(len(SHIFTED)))
 def test_boundaries_do_not_shift(one: dict[str, Any], other: dict[str, Any]) -> None:
     """Fields that would look equal when concatenated are not confused."""
     assert key({"model": "m", **one}) != key({"model": "m", **other})

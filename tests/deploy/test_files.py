@@ -14,6 +14,7 @@ import redis
 import yaml
 
 from tests.support.compose import PASSWORDS, ROOT, Stack, image, read
+from tests.support.variants import variants
 
 FILE = read(**PASSWORDS)
 SERVICES = FILE["services"]
@@ -215,7 +216,7 @@ def test_redis_asks_for_the_password(redises: Stack, name: str) -> None:
     assert written == []
 
 
-@pytest.mark.parametrize(
+@variants(
     "command",
     [
         "FLUSHALL",

@@ -18,6 +18,7 @@ from headscope.effects import EFFECTS
 from headscope.lenses import LENSES
 from headscope.measures import MEASURES
 from headscope.mechanisms import MECHANISMS
+from tests.support.variants import variants
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 TARGET = DOCS / "pictures"
@@ -46,7 +47,7 @@ def _pixels(element: ET.Element) -> np.ndarray | None:
     return np.asarray(Image.open(io.BytesIO(data))).astype(int)
 
 
-@pytest.mark.parametrize("name", PICTURES)
+@variants("name", PICTURES)
 def test_picture_is_what_the_code_draws(name):
     """Text and shapes are equal, and coordinates and pixels up to rounding, which differs between processors."""
     drawn = ET.fromstring(PICTURES[name]().svg())

@@ -16,6 +16,7 @@ from headscope import Model
 from headscope.core.words import word_groups
 from headscope.errors import HeadscopeError, InvalidRequest, Unknown, Unsupported
 from headscope.library.from_attentions import from_attentions, parse_pieces
+from tests.support.variants import variants
 
 from .conftest import eager, projected, relative
 
@@ -69,8 +70,8 @@ def test_windows_of_a_real_model_are_found(ids: Any) -> None:
     np.testing.assert_array_equal(b.keys[0], np.minimum(np.arange(20) + 1, 5))
 
 
-@pytest.mark.parametrize("rule", ["all", "prefix", "window", "around"])
-@pytest.mark.parametrize("groups", [1, 2, 4])
+@variants("rule", ["all", "prefix", "window", "around"])
+@variants("groups", [1, 2, 4])
 def test_values_give_effective_attention(rule: str, groups: int) -> None:
     """Compared with a decomposition per row on the keys that the row may attend to, inferred from the zeros."""
     A, V = weights(rule=rule), values(groups=groups)
@@ -106,7 +107,7 @@ def test_scattered_zeros_hide_nothing() -> None:
     assert (from_attentions(A, names()).keys == N).all()
 
 
-@pytest.mark.parametrize("form", ["numpy", "batch", "torch", "lists", "stacked", "half", "gradient"])
+@variants("form", ["numpy", "batch", "torch", "lists", "stacked", "half", "gradient"])
 def test_every_form_of_array(form: str) -> None:
     """Arrays, tensors and lists give the same numbers."""
     plain = weights()
@@ -213,7 +214,7 @@ REFUSED: list[tuple[str, Any, Any, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(
+@variants(
     ("attentions", "tokens", "vectors", "said"), [case[1:] for case in REFUSED], ids=[case[0] for case in REFUSED]
 )
 def test_what_is_no_attention_is_refused(attentions: Any, tokens: Any, vectors: Any, said: str) -> None:

@@ -20,6 +20,7 @@ import headscope
 from headscope import Model
 from headscope.capture import examine, interface
 from headscope.errors import NonFinite, Unsupported
+from tests.support.variants import variants
 
 from .conftest import eager, projected, relative
 from .texts import TEXTS
@@ -75,7 +76,7 @@ def test_tiny_models_are_exact(tiny: Model, ids: Ids, n: int) -> None:
             np.testing.assert_array_equal(effective, a.maps["weights"][layer])
 
 
-@pytest.mark.parametrize("text", TEXTS, ids=list(TEXTS))
+@variants("text", TEXTS, ids=list(TEXTS))
 def test_minilm_is_exact(minilm: Model, text: str) -> None:
     """The same on the real model and varied texts."""
     a = headscope.analyze(minilm, TEXTS[text], max_tokens=160, lenses=("weights", "effective", "effective-simplex"))

@@ -19,6 +19,7 @@ from headscope.errors import InvalidRequest, Unsupported
 from headscope.models.catalog import Catalog
 from headscope.settings import Settings
 from tests.support.models import byte_bpe
+from tests.support.variants import variants
 
 N = 9
 
@@ -192,7 +193,7 @@ REJECTED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "said"), REJECTED)
+@variants(("arguments", "said"), REJECTED)
 def test_arguments_that_do_not_fit(arguments: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidRequest, match=said):
         head_view(**arguments)

@@ -10,6 +10,7 @@ import transformers
 from headscope.errors import HeadscopeError, UnsafeModel, Unsupported
 from headscope.models import facts, families
 from headscope.models.facts import Tower
+from tests.support.variants import variants
 
 from ..support.families import table
 
@@ -28,7 +29,7 @@ def test_the_table_of_families_is_that_of_transformers() -> None:
         assert members == getattr(families, name) & known, name
 
 
-@pytest.mark.parametrize(
+@variants(
     ("config", "kind"),
     [
         ({"model_type": "bert"}, "encoder"),
@@ -105,7 +106,7 @@ def test_patches() -> None:
     assert registers.max_tokens == 9
 
 
-@pytest.mark.parametrize(
+@variants(
     ("processor", "count"),
     [
         ({"do_center_crop": True, "crop_size": {"height": 224, "width": 224}, "size": {"shortest_edge": 256}}, 257),

@@ -18,6 +18,7 @@ from headscope.core.attention import Keys, Layer
 from headscope.core.declarations import NoParams
 from headscope.errors import Unsupported
 from headscope.lenses import norm
+from tests.support.variants import variants
 from tests.sweep.build import build, ids
 
 from .conftest import TINY, projected, relative
@@ -123,9 +124,9 @@ def with_gate(layer: Layer, per: str, seed: int = 0) -> Layer:
     return replace(layer, gate=gate.expand(heads, queries, width))
 
 
-@pytest.mark.parametrize("per", ["head", "dimension"])
-@pytest.mark.parametrize("rule", ["all", "prefix", "window"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@variants("per", ["head", "dimension"])
+@variants("rule", ["all", "prefix", "window"])
+@variants("dtype", [torch.float32, torch.float64])
 def test_norm(per: str, rule: str, dtype: torch.dtype) -> None:
     """||A_ij (v_j * g_i) W_O|| by loops in float64, in blocks of queries of any size."""
     layer = with_gate(head_layer(13, rule, seed=5), per)

@@ -18,6 +18,7 @@ from joserfc.jwk import ECKey, OctKey
 from headscope.errors import HeadscopeError, InvalidSetting, ProviderUnavailable, SignInRefused
 from headscope.server.identity import Identity, IdentityProvider
 from headscope.settings import Settings
+from tests.support.variants import variants
 
 ISSUER, PAGE = "https://id.lab.example", "https://headscope.lab.example/"
 KEY, OTHER_KEY = (ECKey.generate_key("P-256", {"kid": name, "alg": "ES256"}) for name in ("one", "two"))
@@ -217,7 +218,7 @@ def test_claims_of_the_userinfo_endpoint(issuer: Issuer) -> None:
 MAIL = {"email": "ada@Lab.example", "email_verified": True}
 
 
-@pytest.mark.parametrize(
+@variants(
     ("settings", "claims", "name"),
     [
         ({}, {"preferred_username": None}, None),

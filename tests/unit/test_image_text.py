@@ -25,6 +25,7 @@ from headscope.models import image_layout, processors
 from headscope.models.conversation import Message
 from headscope.models.generation import Generate
 from headscope.models.image_text import NOT_LOCATED
+from tests.support.variants import variants
 from tests.sweep.build import build as build_text
 from tests.sweep.pictured import build, tokenizer
 from tests.sweep.pictured import processor as processor_of
@@ -267,7 +268,7 @@ PUBLISHED: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], list[
 }
 
 
-@pytest.mark.parametrize("family", PUBLISHED)
+@variants("family", PUBLISHED)
 def test_sizes_of_published_models(family: str) -> None:
     """There are as many image tokens as rows and columns say, where sizes do not divide each other."""
     images, joined, vision, expected = PUBLISHED[family]

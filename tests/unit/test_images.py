@@ -17,13 +17,14 @@ from PIL import Image
 from headscope.errors import HeadscopeError, InvalidImage
 from headscope.models import images
 from headscope.models.facts import Patches
+from tests.support.variants import variants
 
 from . import pictures
 
 PATCHES = Patches((32, 32), (8, 8), ("[CLS]",))
 
 
-@pytest.mark.parametrize("name", pictures.GOOD)
+@variants("name", pictures.GOOD)
 def test_whole_images_are_read(name: str) -> None:
     """As upright 8-bit RGB of the right size, whatever the file's own pixels are."""
     make, size = pictures.GOOD[name]
@@ -34,7 +35,7 @@ def test_whole_images_are_read(name: str) -> None:
     assert bool(((pixels >= -1) & (pixels <= 1)).all())
 
 
-@pytest.mark.parametrize("name", pictures.BAD)
+@variants("name", pictures.BAD)
 def test_anything_else_is_refused(name: str) -> None:
     """With one sentence, and without room for the pixels it claims."""
     data = pictures.BAD[name]()
@@ -75,7 +76,7 @@ def test_every_form_gives_the_same_picture(tmp_path: Path) -> None:
         assert np.array_equal(np.asarray(images.read(form))[:, :, 1], grey)
 
 
-@pytest.mark.parametrize(
+@variants(
     "wrong",
     [
         "http://127.0.0.1:9/cat.png",

@@ -10,6 +10,7 @@ from headscope.core.tokens import Token
 from headscope.errors import InvalidQuery
 from headscope.measures import MEASURES
 from headscope.query import SentenceContext, parse, understand, write
+from tests.support.variants import variants
 
 WORDS = "The boats lay by the river bank while the bank in town kept token ization .".split()
 PIECES = {"token": (13, "word"), "ization": (13, "subword"), ".": (14, "punct")}
@@ -202,7 +203,7 @@ ASKED = [
 ]
 
 
-@pytest.mark.parametrize(("said", "query", "slots"), MEANT, ids=[said for said, _, _ in MEANT])
+@variants(("said", "query", "slots"), MEANT, ids=[said for said, _, _ in MEANT])
 def test_understood(said, query, slots):
     asked = understand(said, SCENE)
     assert asked.question is None
@@ -213,7 +214,7 @@ def test_understood(said, query, slots):
     assert all(part.said in said for part in view.parts)
 
 
-@pytest.mark.parametrize(("said", "words", "choices"), ASKED, ids=[said for said, _, _ in ASKED])
+@variants(("said", "words", "choices"), ASKED, ids=[said for said, _, _ in ASKED])
 def test_asked_back(said, words, choices):
     asked = understand(said, SCENE)
     assert asked.view is None

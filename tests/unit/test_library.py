@@ -13,6 +13,7 @@ from transformers import BertConfig, BertModel
 import headscope
 from headscope import Model
 from headscope.errors import HeadscopeError, InvalidRequest, Unknown, Unsupported
+from tests.support.variants import variants
 
 
 def test_the_example_of_the_readme(minilm: Model) -> None:
@@ -51,8 +52,8 @@ def test_in_memory_models_are_named_by_their_weights() -> None:
     assert id_of(0) == id_of(0) != id_of(1)
 
 
-@pytest.mark.parametrize("how", ["in place", "by its data", "another tensor", "permuted"])
-@pytest.mark.parametrize("loaded", [False, True])
+@variants("how", ["in place", "by its data", "another tensor", "permuted"])
+@variants("loaded", [False, True])
 def test_a_model_that_is_trained_on(how: str, loaded: bool) -> None:
     """Other weights give another id, and an analysis keeps the one it was made with."""
     import torch
@@ -142,7 +143,7 @@ def test_open_refuses_other_files(tmp_path: Path, content: bytes) -> None:
         headscope.open(tmp_path / "x")
 
 
-@pytest.mark.parametrize(
+@variants(
     ("arguments", "error", "code"),
     [
         ({"lenses": ("nope",)}, Unknown, "unknown-lens"),

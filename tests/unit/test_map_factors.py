@@ -30,6 +30,7 @@ from headscope.core.tokens import Axes
 from headscope.lenses._factors import visible, weight_factors
 from headscope.mechanisms.base import Pass, PassContext, Scores
 from headscope.mechanisms.hopfield import HOPFIELD, HopfieldParams
+from tests.support.variants import variants
 
 from .test_rowspace import hard_values, make_layer
 
@@ -141,8 +142,8 @@ def test_a_mask_is_described_briefly() -> None:
     assert [visible(Keys.of(torch.from_numpy(mask))).rule for mask in masks] == rules
 
 
-@pytest.mark.parametrize("rule", ["all", "prefix"])
-@pytest.mark.parametrize(
+@variants("rule", ["all", "prefix"])
+@variants(
     "kind",
     ["random", "repeated tokens", "dead dimension", "ill-conditioned", "tiny first token", "large common offset"],
 )

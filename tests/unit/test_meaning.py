@@ -18,6 +18,7 @@ from headscope.measures import MEASURES
 from headscope.models.sentence_encoder import SentenceEncoder
 from headscope.query import SentenceContext, parse, understand, write
 from headscope.settings import Settings
+from tests.support.variants import variants
 
 from .later_sentences import FIFTH_UNSEEN_SENTENCES, FOURTH_UNSEEN_SENTENCES, SIXTH_UNSEEN_SENTENCES
 from .sentences import ASKED_SENTENCES, COMMON_SENTENCES, LATER_SENTENCES, OWN_SENTENCES, TEXT
@@ -63,7 +64,7 @@ def canonical(expected: str) -> str:
     return " ".join([write(parse(" ".join(query))), *sorted(slots)]).strip()
 
 
-@pytest.mark.parametrize(
+@variants(
     "sentences",
     [
         OWN_SENTENCES,

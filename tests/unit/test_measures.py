@@ -18,6 +18,7 @@ from headscope.errors import Unsupported
 from headscope.measures import edges
 from headscope.measures.concentration import convert, row_entropy
 from headscope.measures.thumbnail import pool, quantise
+from tests.support.variants import variants
 
 
 def test_entropy_closed_forms() -> None:
@@ -66,7 +67,7 @@ def ran(model: Model, needs: tuple[str, ...], **asked: Any) -> headscope.Analysi
     return None
 
 
-@pytest.mark.parametrize("name", LENSES)
+@variants("name", LENSES)
 def test_every_lens_keeps_its_promises(tiny: Model, name: str) -> None:
     """Shape, type, finiteness, range, and that a map which is not signed is not negative. For every entry of LENSES."""
     lens = LENSES[name]
@@ -86,7 +87,7 @@ def test_every_lens_keeps_its_promises(tiny: Model, name: str) -> None:
     assert lens.signed or found.min() >= 0
 
 
-@pytest.mark.parametrize("name", MEASURES)
+@variants("name", MEASURES)
 def test_every_measure_keeps_its_promises(tiny: Model, name: str) -> None:
     """Shape by its declaration, range, no infinities. For every entry of MEASURES, through the first of its lenses and effective attention."""
     measure = MEASURES[name]
@@ -107,7 +108,7 @@ def test_every_measure_keeps_its_promises(tiny: Model, name: str) -> None:
         assert high is None or values.max(initial=high) <= high + 1e-6
 
 
-@pytest.mark.parametrize("name", MEASURES)
+@variants("name", MEASURES)
 def test_lenses_and_columns_of_measures_exist(name: str) -> None:
     """Every lens that a measure names is there; it has columns if and only if it has an axis for them, each named once."""
     measure = MEASURES[name]
@@ -133,9 +134,7 @@ def test_columns_have_units_of_their_own() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "entry", [*LENSES.values(), *MEASURES.values(), *MECHANISMS.values()], ids=lambda entry: entry.name
-)
+@variants("entry", [*LENSES.values(), *MEASURES.values(), *MECHANISMS.values()], ids=lambda entry: entry.name)
 def test_every_declaration_says_what_it_is(entry: headscope.declarations.Declaration) -> None:
     """Title, what it is, what it is not, source, and parameters as a JSON Schema."""
     described = entry.describe()
@@ -145,8 +144,8 @@ def test_every_declaration_says_what_it_is(entry: headscope.declarations.Declara
     assert described["params"]["type"] == "object"
 
 
-@pytest.mark.parametrize("n", [1, 5, 31, 32, 33, 64, 100])
-@pytest.mark.parametrize("signed", [False, True])
+@variants("n", [1, 5, 31, 32, 33, 64, 100])
+@variants("signed", [False, True])
 def test_thumbnails(n: int, signed: bool) -> None:
     """Every cell is the entry of largest magnitude of its patch, every entry is in some patch, bytes are off by half a step at most."""
     maps = torch.randn(3, n, n, generator=torch.Generator().manual_seed(n))
@@ -186,8 +185,8 @@ def slow_edges(weights: np.ndarray, rule: edges.Rule, k: int, mass: float, value
     return chosen
 
 
-@pytest.mark.parametrize("signed", [False, True])
-@pytest.mark.parametrize("rule", ["top-k", "mass", "value", "mean+std"])
+@variants("signed", [False, True])
+@variants("rule", ["top-k", "mass", "value", "mean+std"])
 def test_edges(rule: edges.Rule, signed: bool) -> None:
     """The same edges as a plain loop, strongest first, never a zero."""
     weights = np.random.default_rng(0).dirichlet(np.full(12, 0.4), 12)

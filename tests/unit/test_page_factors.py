@@ -27,6 +27,7 @@ from headscope.core.factors import Factors, ProjectionFactors, Remainder, Visibl
 from headscope.errors import BudgetExceeded, InvalidRequest
 from headscope.store import Stored
 from headscope.store.factor_file import join
+from tests.support.variants import variants
 
 from .test_kept_factors import LENSES, numbers, stored_with
 from .test_map_factors import MODELS
@@ -91,7 +92,7 @@ def entries(factors: Factors) -> Array:
     return factors.exact(0, np.arange(queries), np.arange(keys))
 
 
-@pytest.mark.parametrize("name", cases())
+@variants("name", cases())
 def test_error_is_as_stated(name: str) -> None:
     """Every kind of head is rounded within the error that its document states, which is as small as promised."""
     factors = cases()[name]

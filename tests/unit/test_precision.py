@@ -17,6 +17,7 @@ import transformers
 import headscope
 from headscope.capture import examine
 from headscope.errors import OutOfMemory
+from tests.support.variants import variants
 
 from .conftest import hooks
 
@@ -63,8 +64,8 @@ def state(module: Any) -> list[Any]:
     return [*tensors, *[(part.training, hooks(part)) for part in module.modules()], dict(vars(module.config))]
 
 
-@pytest.mark.parametrize("kind", ["bfloat16", "float16", "mixed"])
-@pytest.mark.parametrize("name", list(MADE))
+@variants("kind", ["bfloat16", "float16", "mixed"])
+@variants("name", list(MADE))
 def test_half_precision_is_analysed_in_float32(name: str, kind: str) -> None:
     """The maps are those of a float32 copy; afterwards every tensor, and the module's own output, is the very same."""
     module = made(name, kind)
@@ -78,8 +79,8 @@ def test_half_precision_is_analysed_in_float32(name: str, kind: str) -> None:
         assert torch.equal(module(torch.tensor([IDS]))[0], output)
 
 
-@pytest.mark.parametrize("kind", list(HALF))
-@pytest.mark.parametrize("name", list(MADE))
+@variants("kind", list(HALF))
+@variants("name", list(MADE))
 def test_half_precision_on_request(name: str, kind: Any) -> None:
     """Asked to compute in the module's own type, Headscope gives its eager weights within four roundings of that type."""
     module = made(name, kind)

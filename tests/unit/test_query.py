@@ -26,6 +26,7 @@ from headscope.query.grammar import (
 )
 from headscope.query.search import ranking, token_mean
 from headscope.query.terms import PatternClass, Term, is_per_head, kinds, numbers
+from tests.support.variants import variants
 
 COMPUTED = {
     "entropy": ("weights", "max-entropy"),
@@ -151,7 +152,7 @@ def test_an_empty_query_finds_every_head_in_order():
     assert (found.of, len(found.heads), found.ranked_by) == (11, 11, None)
 
 
-@pytest.mark.parametrize(
+@variants(
     ("text", "by", "direction"),
     [
         ("entropy > 0.2", "entropy", "desc"),
@@ -210,7 +211,7 @@ def test_a_measure_is_read_under_the_lens_it_names_else_the_one_asked_about_else
     assert find(this, "order by null_share").heads[0].values["null_share"] is not None  # it is about the weights only
 
 
-@pytest.mark.parametrize(
+@variants(
     ("text", "position", "word"),
     [
         ("entropi < 1", 0, "entropy"),

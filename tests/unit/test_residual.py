@@ -15,6 +15,7 @@ import headscope
 from headscope import Model
 from headscope.capture import CaptureSpec, capture, examine
 from headscope.core.attention import Layer
+from tests.support.variants import variants
 from tests.sweep.build import build, ids
 
 NEEDS = frozenset({"values", "projection", "residual"})
@@ -71,7 +72,7 @@ def layers_of(model: Model, dtype: str) -> tuple[list[Layer], list[Tensor], list
 
 
 @torch.inference_mode()
-@pytest.mark.parametrize("name", STREAMS)
+@variants("name", STREAMS)
 def test_is_what_the_model_adds_up(name: str) -> None:
     """The stream is the model's own, and with what the heads write, biases included, it sums to what the next part reads."""
     model = headscope.load(build(name).module)

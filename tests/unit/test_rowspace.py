@@ -16,6 +16,7 @@ from headscope.core.declarations import NoParams
 from headscope.core.tokens import Axes
 from headscope.errors import Unsupported
 from headscope.lenses import LENSES
+from tests.support.variants import variants
 
 from .conftest import projected, relative
 
@@ -121,8 +122,8 @@ def test_prefixes_that_lack_rank(n: int, rank: int, full: int, seed: int) -> Non
     assert relative(read(layer, ones=False).map.numpy(), reference(layer, ones=False)) < 1e-5
 
 
-@pytest.mark.parametrize("condition", [30, 300, 3000, 20000])
-@pytest.mark.parametrize("n", [65, 100, 161, 240])
+@variants("condition", [30, 300, 3000, 20000])
+@variants("n", [65, 100, 161, 240])
 def test_long_rows_of_any_condition(n: int, condition: int) -> None:
     """Well-conditioned values are solved from the output, others after their columns were made orthonormal: the map is as exact."""
     scales = torch.logspace(0, -np.log10(condition), 16)
@@ -182,9 +183,9 @@ def hard_values(kind: str, n: int, width: int) -> torch.Tensor:
     return values
 
 
-@pytest.mark.parametrize("rule", ["all", "prefix", "window"])
-@pytest.mark.parametrize("n", [10, 16, 40, 150])
-@pytest.mark.parametrize(
+@variants("rule", ["all", "prefix", "window"])
+@variants("n", [10, 16, 40, 150])
+@variants(
     "kind",
     [
         "repeated tokens",
@@ -240,8 +241,8 @@ def test_simplex_ignores_the_value_bias() -> None:
     assert relative(read(layer, ones=False).map.numpy(), read(moved, ones=False).map.numpy()) > 1e-2
 
 
-@pytest.mark.parametrize("rule", ["all", "prefix", "mask", "window"])
-@pytest.mark.parametrize("n", [10, 17, 40, 150])
+@variants("rule", ["all", "prefix", "mask", "window"])
+@variants("n", [10, 17, 40, 150])
 def test_rows_that_sum_to_less_than_one(rule: str, n: int) -> None:
     """Beside a learned sink, or of a head that was switched off: a row keeps its own sum, by every route."""
     layer = make_layer(n, rule)

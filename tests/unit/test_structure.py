@@ -8,6 +8,7 @@ import pytest
 
 from headscope.api.http.json_structure import MAX_BARE, MAX_KEYS, MAX_LEVELS, MAX_VALUES, check_structure
 from headscope.errors import InvalidRequest
+from tests.support.variants import variants
 
 FULL = {
     "token_ids": [99_999] * 100_000,
@@ -20,14 +21,14 @@ BATCH = {"model": "bert", "inputs": [{"text": ",:[]{}" * 100, "pos": ["NN"] * 10
 TRICKY = {"text": "[" * 1000 + '"' * 1000 + "\\" * 1001 + "{" * 1000 + '\\"', "name": "\\"}
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
-@pytest.mark.parametrize("document", [FULL, BATCH, TRICKY, [], {}, 1, "\U0001f600"])
+@variants("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
+@variants("document", [FULL, BATCH, TRICKY, [], {}, 1, "\U0001f600"])
 def test_what_requests_need(document: object, encoding: str) -> None:
     """The largest requests that the schemas allow are taken."""
     check_structure(json.dumps(document, ensure_ascii=False).encode(encoding))
 
 
-@pytest.mark.parametrize(
+@variants(
     ("body", "limit"),
     [
         (b"[" + b"1," * MAX_VALUES + b"1]", MAX_VALUES),
@@ -49,7 +50,7 @@ def test_what_no_request_needs(body: bytes, limit: int) -> None:
     assert (error.value.actual or 0) > limit
 
 
-@pytest.mark.parametrize("body", [b"", b'"', b"\\", b'{"a"', b"\xff\xfe\x00", b"\x00" * 9, b"nonsense"])
+@variants("body", [b"", b'"', b"\\", b'{"a"', b"\xff\xfe\x00", b"\x00" * 9, b"nonsense"])
 def test_what_is_not_json(body: bytes) -> None:
     """It is left to the parser."""
     check_structure(body)

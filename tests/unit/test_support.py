@@ -18,6 +18,7 @@ from headscope.lenses import LENSES
 from headscope.models import facts, support
 from headscope.models.facts import Facts
 from tests.support.models import Family, tiny_model
+from tests.support.variants import variants
 
 
 @pytest.mark.parametrize("family", ["bert", "gpt2", "llama", "t5", "vit"])
@@ -73,7 +74,7 @@ class Given:
     generate: Any = None
 
 
-@pytest.mark.parametrize(
+@variants(
     ("model", "given", "pointer"),
     [
         ("vision", Given(), "/image"),

@@ -17,10 +17,11 @@ from headscope.measures.received import Window, window_of
 from headscope.measures.thumbnail import pool
 from headscope.store.export import Flat
 from tests.support.maps import slow_sinks
+from tests.support.variants import variants
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-@pytest.mark.parametrize(
+@variants("dtype", [np.float16, np.float32, np.float64])
+@variants(
     ("window", "signed", "queries", "keys"),
     [
         ((49, 0), False, 50, 50),

@@ -13,6 +13,7 @@ from headscope import Model
 from headscope.core.tokens import Token
 from headscope.errors import InvalidRequest, InvalidText, TooManyTokens
 from headscope.models import tokens
+from tests.support.variants import variants
 
 from .texts import TEXTS
 
@@ -74,7 +75,7 @@ def kind(request: pytest.FixtureRequest) -> tuple[Tokenizer, str | None]:
     return tokens.prepare(KINDS[request.param]()), UNKNOWN[request.param]
 
 
-@pytest.mark.parametrize("name", TEXTS)
+@variants("name", TEXTS)
 def test_invariants(kind: tuple[Tokenizer, str | None], name: str) -> None:
     """Text is what stands at the offsets, nothing visible is lost, no marker of a tokenizer is shown, words are in order."""
     tokenizer, unknown = kind
@@ -170,7 +171,7 @@ def test_bytes_of_one_character_are_its_pieces() -> None:
     assert {(token.text, token.kind, token.word) for token in pieces} == {("🦩", "subword", 1)}
 
 
-@pytest.mark.parametrize(
+@variants(
     ("text", "words"),
     [
         ("Hello, world!", ["Hello", ",", "world", "!"]),

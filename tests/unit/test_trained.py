@@ -21,6 +21,7 @@ from headscope.models.catalog import Catalog
 from headscope.models.trained_mechanism import read_mechanism
 from headscope.settings import Settings
 from tests.support.models import HOPFIELD, HOPFIELD_IN_FULL, Family, tiny_twin
+from tests.support.variants import variants
 
 TEXT = "The cat sat on the mat."
 WARNING = "headscope.this_model_attends_by_hopfield_load_it_with_headscope"
@@ -141,7 +142,7 @@ def test_studies_of_twins(twin: Callable[..., Path]) -> None:
         headscope.study(model, [TEXT], against_mechanism=HOPFIELD)
 
 
-@pytest.mark.parametrize(
+@variants(
     "said",
     [
         "hopfield",

@@ -15,6 +15,7 @@ import headscope
 from headscope import Model
 from headscope.capture import examine, replaced
 from headscope.errors import InvalidRequest, Unsupported
+from tests.support.variants import variants
 from tests.sweep.build import build, ids
 
 from .test_contribution import FAMILIES, SMALL, TOKENS, _t5, perturbed
@@ -52,8 +53,8 @@ def separate(
     return np.array([whole - passed(*heads) for heads in sets]).reshape(-1, sites[0].heads if len(sets) > 1 else 1)
 
 
-@pytest.mark.parametrize("how", ["mean", "zero"])
-@pytest.mark.parametrize("family", FAMILIES)
+@variants("how", ["mean", "zero"])
+@variants("family", FAMILIES)
 def test_is_what_separate_passes_give(family: str, how: str) -> None:
     torch.manual_seed(0)
     model = headscope.load(perturbed(FAMILIES[family]()))
@@ -65,8 +66,8 @@ def test_is_what_separate_passes_give(family: str, how: str) -> None:
     assert (e.parts, np.isnan(e.remainder), e.sources) == ({}, True, None)
 
 
-@pytest.mark.parametrize("how", ["mean", "zero"])
-@pytest.mark.parametrize("family", FAMILIES)
+@variants("how", ["mean", "zero"])
+@variants("family", FAMILIES)
 def test_of_several_heads_together(family: str, how: str) -> None:
     """As one pass gives it; each of them on its own as in the grid, and no other head."""
     torch.manual_seed(0)

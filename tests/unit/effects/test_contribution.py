@@ -25,6 +25,7 @@ from headscope import Model
 from headscope.capture import CaptureSpec, capture, examine
 from headscope.core.attention import Layer
 from headscope.errors import InvalidRequest, Unknown, Unsupported
+from tests.support.variants import variants
 from tests.sweep.build import build, ids
 
 from ..conftest import TINY, VOCABULARY
@@ -173,7 +174,7 @@ def test_of_the_class_of_an_image() -> None:
     assert ablated.effects[0, 2] == pytest.approx(logits[3] - without[3], abs=1e-5)
 
 
-@pytest.mark.parametrize(
+@variants(
     "family",
     [
         "gpt_neox",

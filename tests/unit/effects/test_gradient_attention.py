@@ -15,6 +15,7 @@ import headscope
 from headscope import Model
 from headscope.capture import examine
 from headscope.errors import Unsupported
+from tests.support.variants import variants
 from tests.sweep.build import build, ids
 
 from .test_attribution_patching import STEP, Double, kind_of
@@ -109,7 +110,7 @@ def test_is_weight_times_slope(family: str) -> None:
         np.testing.assert_allclose(found.effects, expected.sum((2, 3)), rtol=1e-5)
 
 
-@pytest.mark.parametrize("family", ["gpt_neox", "olmo2", "albert", "qwen3_5_text", "gpt_oss", "youtu", "bitnet"])
+@variants("family", ["gpt_neox", "olmo2", "albert", "qwen3_5_text", "gpt_oss", "youtu", "bitnet"])
 def test_in_other_architectures(family: str) -> None:
     """Parallel blocks, sandwich norms, shared layers, gates, learned sinks, and values of another width than keys."""
     model, tokens = loaded(family), ids(9, 1)

@@ -13,6 +13,7 @@ import headscope
 from headscope import Model
 from headscope.capture import examine
 from headscope.errors import InvalidRequest
+from tests.support.variants import variants
 
 from .test_contribution import FAMILIES, TOKENS, _t5, perturbed
 
@@ -52,8 +53,8 @@ def separate(
     return clean, base, np.array(each)
 
 
-@pytest.mark.parametrize("direction", ["denoise", "noise"])
-@pytest.mark.parametrize("family", FAMILIES)
+@variants("direction", ["denoise", "noise"])
+@variants("family", FAMILIES)
 def test_is_what_separate_passes_give(family: str, direction: str) -> None:
     torch.manual_seed(0)
     model = headscope.load(perturbed(FAMILIES[family]()))

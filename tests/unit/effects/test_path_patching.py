@@ -14,6 +14,7 @@ import headscope
 from headscope import Model
 from headscope.capture import examine
 from headscope.errors import InvalidRequest, Unsupported
+from tests.support.variants import variants
 from tests.sweep.build import build, ids
 
 from .test_contribution import FAMILIES, TOKENS, _t5, perturbed
@@ -121,8 +122,8 @@ def spread(module: Any) -> Any:
     return module
 
 
-@pytest.mark.parametrize("side", SIDES)
-@pytest.mark.parametrize("family", FAMILIES)
+@variants("side", SIDES)
+@variants("family", FAMILIES)
 def test_is_what_hooks_give(family: str, side: str) -> None:
     """In every family, with normalisations on the way computed again and grouped heads that share what is patched for one of them only."""
     torch.manual_seed(0)
@@ -150,7 +151,7 @@ def test_is_what_hooks_give(family: str, side: str) -> None:
         assert not e.effects[receiver[0] :].any()
 
 
-@pytest.mark.parametrize(
+@variants(
     "family",
     [
         "gpt_neox",

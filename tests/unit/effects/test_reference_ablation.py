@@ -16,6 +16,7 @@ import headscope
 from headscope import Model
 from headscope.analysis.effect import input_for_reference
 from headscope.errors import InvalidRequest
+from tests.support.variants import variants
 
 from .test_contribution import FAMILIES, SMALL, TOKENS, _t5, perturbed
 
@@ -113,7 +114,7 @@ def test_what_a_reference_text_has_of_the_input() -> None:
         assert input_for_reference({"max_tokens": most}, "A dog.", longest)["max_tokens"] == read
 
 
-@pytest.mark.parametrize(
+@variants(
     ("method", "reference", "match"),
     [
         (METHOD, None, "at least one"),

@@ -16,6 +16,7 @@ import headscope
 from headscope.core.attention import ScoreTerms
 from headscope.effects.score import split_scores, weights_of
 from headscope.errors import InvalidRequest, Unsupported
+from tests.support.variants import variants
 from tests.sweep.build import build, ids
 
 from ..conftest import TINY, VOCABULARY, eager
@@ -215,7 +216,7 @@ def test_pairs_sum_to_the_product(family: str) -> None:
     assert few.to_document()["score"]["pairs"][0]["value"] == e.score.pairs[0].value
 
 
-@pytest.mark.parametrize("family", [*TINY, "gemma2", "gemma3_text", "gpt_neox", "gpt_oss", "qwen3"])
+@variants("family", [*TINY, "gemma2", "gemma3_text", "gpt_neox", "gpt_oss", "qwen3"])
 def test_terms_sum_to_what_the_softmax_makes_weights_of(family: str) -> None:
     """The log of eager weights, up to one number per row: the terms sum to the score in every cell, and so do the parts in one."""
     torch.manual_seed(0)
@@ -264,9 +265,7 @@ def test_of_an_encoder_decoder(kind: Any) -> None:
             headscope.effect(model, **given, method={**cell, "pairs": 1})
 
 
-@pytest.mark.parametrize(
-    "family", ["cohere2", "granite", "olmo2", "mixtral", "albert", "roberta", "esm", "phi", "starcoder2"]
-)
+@variants("family", ["cohere2", "granite", "olmo2", "mixtral", "albert", "roberta", "esm", "phi", "starcoder2"])
 def test_sums_in_other_architectures(family: str) -> None:
     """Parallel blocks, multipliers, norms of queries and keys, experts, shared layers, partial rotations, biases."""
     model = headscope.load(build(family).module)

@@ -23,6 +23,7 @@ from headscope.figures.theme import PALETTES, format_number
 from headscope.figures.violin import POINTS, density
 from headscope.measures import MEASURES
 from headscope.store.export import Flat
+from tests.support.variants import variants
 from tests.unit.figures import fixed
 
 NEEDED = sorted({measure for figure in FIGURES.values() for measure in figure.measures})
@@ -81,8 +82,8 @@ def test_density_of_equal_values_is_nothing() -> None:
     assert not density(np.array([2.0]))[1].any()
 
 
-@pytest.mark.parametrize("theme", PALETTES)
-@pytest.mark.parametrize("name", FIGURES)
+@variants("theme", PALETTES)
+@variants("name", FIGURES)
 def test_plotly_takes_every_figure(analysis: headscope.Analysis, name: str, theme: Any) -> None:
     """Every property is one of plotly's, every number is finite, the axes are named, and there are words for it."""
     figure = analysis.figure(name, theme=theme)
@@ -219,7 +220,7 @@ def test_what_is_refused(minilm: headscope.Model) -> None:
         a.figure("entropy", colour="red")
 
 
-@pytest.mark.parametrize("name", FIGURES)
+@variants("name", FIGURES)
 def test_declarations(name: str) -> None:
     """Measures that exist, words, and a source."""
     described = FIGURES[name].describe()

@@ -19,6 +19,7 @@ from headscope.figures.violin import density, density_of_counts
 from headscope.lenses import LENSES
 from headscope.measures import MEASURES
 from headscope.studies.figure_needs import FIGURE_NEEDS, drawable_figures
+from tests.support.variants import variants
 
 TAGGED = [
     ("Ann met Bob in Oslo .", "PROPN VERB PROPN ADP PROPN PUNCT", "I-PER O I-PER O I-LOC O"),
@@ -88,8 +89,8 @@ def column(measure: str, name: str) -> int:
     return MEASURES[measure].columns.index(name)
 
 
-@pytest.mark.parametrize("theme", PALETTES)
-@pytest.mark.parametrize("name", STUDY_FIGURES)
+@variants("theme", PALETTES)
+@variants("name", STUDY_FIGURES)
 def test_plotly_takes_every_figure(studied: Callable[[str], Any], name: str, theme: Any) -> None:
     """Every property is one of plotly's, every number is finite, there are words for it, and its marks say which layer and head they are."""
     figure = studied(name).figure(name, theme=theme)
@@ -101,7 +102,7 @@ def test_plotly_takes_every_figure(studied: Callable[[str], Any], name: str, the
     assert any(trace.customdata is not None for trace in figure.data)
 
 
-@pytest.mark.parametrize("name", STUDY_FIGURES)
+@variants("name", STUDY_FIGURES)
 def test_declarations(name: str) -> None:
     """Measures and lenses that exist, words, and a source."""
     described = STUDY_FIGURES[name].describe()
@@ -255,7 +256,7 @@ def test_head_metrics_are_those_of_the_maps(study: Any, one_by_one: list[Any]) -
     assert {row["induction_score"] for row in table} == {None}, "MiniLM is not causal"
 
 
-@pytest.mark.parametrize("name", STUDY_FIGURES)
+@variants("name", STUDY_FIGURES)
 def test_no_band_covers_a_curve(studied: Callable[[str], Any], name: str) -> None:
     """Bands are below everything else in their panel, and what is below a band shows through."""
     data = studied(name).figure(name).data
@@ -266,7 +267,7 @@ def test_no_band_covers_a_curve(studied: Callable[[str], Any], name: str) -> Non
         assert all(trace.fillcolor.startswith("rgba(") for trace in bands)
 
 
-@pytest.mark.parametrize("name", STUDY_FIGURES)
+@variants("name", STUDY_FIGURES)
 def test_no_axis_title_is_above_a_panel(studied: Callable[[str], Any], name: str) -> None:
     """Between panels there is room for ticks and the title of the panel below; a shared axis is named once."""
     layout = studied(name).figure(name).layout.to_plotly_json()
@@ -279,9 +280,7 @@ def test_no_axis_title_is_above_a_panel(studied: Callable[[str], Any], name: str
             assert not (stacked and across["title"].get("text"))
 
 
-@pytest.mark.parametrize(
-    "name", [name for name, needs in FIGURE_NEEDS.items() if name not in OTHERS and "against" not in needs.asks]
-)
+@variants("name", [name for name, needs in FIGURE_NEEDS.items() if name not in OTHERS and "against" not in needs.asks])
 def test_every_variant_is_drawn_or_the_one_is_named(study: Any, name: str) -> None:
     drawn = STUDY_FIGURES[name].build(study, STUDY_FIGURES[name].params())
     told = json.dumps([drawn.traces, drawn.layout], default=str)

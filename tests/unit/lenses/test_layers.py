@@ -18,6 +18,7 @@ from headscope.errors import Unsupported
 from headscope.lenses import _contributions, alti, norm_residual, norm_rollout, rollout, value_zeroing
 from headscope.lenses._joined import join
 from headscope.lenses.base import Lens
+from tests.support.variants import variants
 
 from .whole import Shape, added, array, of_no_token, random_layer, shapes, single, through
 
@@ -61,8 +62,8 @@ def test_norms_do_not_depend_on_blocks(shape: Shape, size: int) -> None:
         torch.testing.assert_close(norm_residual.read(layer, NoParams()).map, whole, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("branch", [None, "centred", "root-mean-square", "gain"])
-@pytest.mark.parametrize("norm", [None, "centred", "root-mean-square"])
+@variants("branch", [None, "centred", "root-mean-square", "gain"])
+@variants("norm", [None, "centred", "root-mean-square"])
 def test_vectors_add_up_to_what_is_normalised(branch: str | None, norm: str | None) -> None:
     """The y_ij of a row, the biases and the shifts sum to the output of the block; so the decomposition leaves nothing out."""
     layer = random_layer(replace(SMALL, branch=branch, norm=norm))

@@ -36,6 +36,7 @@ from transformers import (
 import headscope
 from headscope import Model
 from headscope.errors import Unsupported
+from tests.support.variants import variants
 from tests.unit.conftest import TINY, VOCABULARY
 
 IDS = [5, 17, 17, 120, 3, 64, 9]
@@ -321,7 +322,7 @@ def read(model: Model, lens: str | dict[str, Any], dtype: str = "float32", measu
 TOLERANCE = {"float32": 1e-4, "float64": 1e-5}
 
 
-@pytest.mark.parametrize("dtype", TOLERANCE)
+@variants("dtype", TOLERANCE)
 def test_norms_and_mixing_ratio(tiny: Model, parts: list[Parts], dtype: str) -> None:
     """||g(y_ij)||, and the ratio of what comes from others."""
     found = read(tiny, "norm-residual", dtype, ("mixing_ratio",))
@@ -337,7 +338,7 @@ def test_norms_and_mixing_ratio(tiny: Model, parts: list[Parts], dtype: str) -> 
         np.testing.assert_allclose(ratio[layer], others / (others + own), atol=TOLERANCE[dtype])
 
 
-@pytest.mark.parametrize("dtype", TOLERANCE)
+@variants("dtype", TOLERANCE)
 def test_norms_of_heads_and_gates(tiny: Model, parts: list[Parts], dtype: str) -> None:
     """||A_ij (v_j * g_i) W_O|| of every head; how far its gate is open, and how much of it is closed, where there is one."""
     name = tiny.module.config.model_type
@@ -362,7 +363,7 @@ def test_norms_of_heads_and_gates(tiny: Model, parts: list[Parts], dtype: str) -
             read(tiny, "weights", dtype, ("gate",))
 
 
-@pytest.mark.parametrize("dtype", TOLERANCE)
+@variants("dtype", TOLERANCE)
 def test_rollout(tiny: Model, parts: list[Parts], dtype: str) -> None:
     """Products of half the mean of the heads and half the identity."""
     mixed = [part.weights.mean(0) + np.eye(len(IDS)) for part in parts]
@@ -371,7 +372,7 @@ def test_rollout(tiny: Model, parts: list[Parts], dtype: str) -> None:
     np.testing.assert_allclose(found[:, 0], product(mixed), atol=TOLERANCE[dtype])
 
 
-@pytest.mark.parametrize("dtype", TOLERANCE)
+@variants("dtype", TOLERANCE)
 def test_value_weighted_rollout(tiny: Model, parts: list[Parts], dtype: str) -> None:
     """Products of the norms of what tokens add to each other, over their row."""
     norms = [np.linalg.norm(vectors(part)[0], axis=-1) for part in parts]
@@ -380,8 +381,8 @@ def test_value_weighted_rollout(tiny: Model, parts: list[Parts], dtype: str) -> 
     np.testing.assert_allclose(found[:, 0], product(shares), atol=TOLERANCE[dtype])
 
 
-@pytest.mark.parametrize("dtype", TOLERANCE)
-@pytest.mark.parametrize("rollout", [True, False])
+@variants("dtype", TOLERANCE)
+@variants("rollout", [True, False])
 def test_alti(tiny: Model, parts: list[Parts], dtype: str, rollout: bool) -> None:
     """Shares of the distances that tokens close, joined or not."""
     maps = []
@@ -419,15 +420,15 @@ def turned(tiny: Model) -> list[NDArray[Any]]:
     return maps
 
 
-@pytest.mark.parametrize("dtype", TOLERANCE)
-@pytest.mark.parametrize("rollout", [True, False])
+@variants("dtype", TOLERANCE)
+@variants("rollout", [True, False])
 def test_value_zeroing(tiny: Model, turned: list[NDArray[Any]], dtype: str, rollout: bool) -> None:
     """Shares of the distances, joined or not."""
     found = read(tiny, {"name": "value-zeroing", "rollout": rollout}, dtype).maps["value-zeroing"]
     np.testing.assert_allclose(found[:, 0], product(turned) if rollout else turned, atol=TOLERANCE[dtype])
 
 
-@pytest.mark.parametrize("lens", ["norm-residual", "rollout", "norm-rollout", "alti", "value-zeroing"])
+@variants("lens", ["norm-residual", "rollout", "norm-rollout", "alti", "value-zeroing"])
 def test_chosen_layers_and_heads(tiny: Model, lens: str) -> None:
     """A choice of layers shows the same maps; a choice of heads changes nothing, since all heads are one map."""
     whole = read(tiny, lens).maps[lens]
@@ -436,7 +437,7 @@ def test_chosen_layers_and_heads(tiny: Model, lens: str) -> None:
     np.testing.assert_array_equal(some[0], whole[2])
 
 
-@pytest.mark.parametrize("lens", ["norm-residual", "rollout", "norm-rollout", "alti", "value-zeroing"])
+@variants("lens", ["norm-residual", "rollout", "norm-rollout", "alti", "value-zeroing"])
 def test_one_token(tiny: Model, lens: str) -> None:
     """A token alone has all the shares."""
     found = headscope.analyze(tiny, token_ids=[7], lenses=(lens,), measures=()).maps[lens]

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.variants import variants
+
 from .heads import FEW, agree, allowed, cases, head_layer, measure, rows, sentence
 
 FOUR = ("PER", "LOC", "ORG", "MISC")
@@ -62,8 +64,8 @@ def test_against_a_loop(case: Any, self_edges: bool, deviations: float) -> None:
     agree(found, slow(layer, map_, mask, self_edges, deviations), 0)
 
 
-@pytest.mark.parametrize("n", [1, 3, 7, 50])
-@pytest.mark.parametrize("deviations", [0.0, 1.0])
+@variants("n", [1, 3, 7, 50])
+@variants("deviations", [0.0, 1.0])
 def test_a_uniform_map_has_no_edges(n: int, deviations: float) -> None:
     """Though 1/n is rounded: no entry is above the mean of entries equal to it."""
     layer = head_layer(np.full((2, n, n), 1 / n), sentence(["a"] * n))

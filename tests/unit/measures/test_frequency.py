@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from headscope.measures import frequency
 from headscope.measures.frequency import BANDS, FREQUENCY, FrequencyParams
+from tests.support.variants import variants
 
 from .layers import states_layer
 
@@ -78,8 +79,8 @@ def test_shares_against_sums(seed: int, n: int, d: int, transform: str, window: 
     assert found[0] + found[8:].sum() == pytest.approx(1)
 
 
-@pytest.mark.parametrize("n", [1, 2, 5, 300])
-@pytest.mark.parametrize("transform", ["dct", "dft"])
+@variants("n", [1, 2, 5, 300])
+@variants("transform", ["dct", "dft"])
 def test_parseval(n: int, transform: str) -> None:
     """The spectrum sums to the energy, and its first entry is that of the mean: 1 - ||Res||² / ||X||²."""
     X = torch.as_tensor(states(n, n, 7)).double()
@@ -88,7 +89,7 @@ def test_parseval(n: int, transform: str) -> None:
     torch.testing.assert_close(energy[0], X.square().sum() - (X - X.mean(0)).square().sum())
 
 
-@pytest.mark.parametrize("period", [2.5, 5, 10, 20, 40, 80, 160])
+@variants("period", [2.5, 5, 10, 20, 40, 80, 160])
 def test_a_pure_wave_is_in_its_band(period: float) -> None:
     """A cosine of 320 tokens with a whole number of periods."""
     wave = np.cos(2 * math.pi * (np.arange(320) + 0.5) / period)[:, None] @ np.ones((1, 3))
@@ -99,9 +100,9 @@ def test_a_pure_wave_is_in_its_band(period: float) -> None:
         assert found[0] == pytest.approx(0, abs=1e-9)
 
 
-@pytest.mark.parametrize("window", ["none", "hann"])
-@pytest.mark.parametrize("transform", ["dct", "dft"])
-@pytest.mark.parametrize("n", [9, 40])
+@variants("window", ["none", "hann"])
+@variants("transform", ["dct", "dft"])
+@variants("n", [9, 40])
 def test_shuffled_shares_are_the_mean_over_orders(n: int, transform: str, window: str) -> None:
     """4,000 random orders, drawn with a seed and put side by side as channels, agree within their spread."""
     X, generator = states(0, n, 1), np.random.default_rng(0)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from headscope.measures._classes import settle
 from headscope.measures.patterns import CLASSES, SCORES, PatternParams, classify
 from headscope.measures.patterns_published import yang_classes
+from tests.support.variants import variants
 
 from .heads import FEW, Array, agree, allowed, average, cases, distribution, head_layer, measure, sentence
 
@@ -214,7 +215,7 @@ ENCODER = {
 }
 
 
-@pytest.mark.parametrize(("map_", "tokens", "expected"), ENCODER.values(), ids=ENCODER)
+@variants(("map_", "tokens", "expected"), ENCODER.values(), ids=ENCODER)
 def test_encoder_heads(map_: Array, tokens: Any, expected: str) -> None:
     """Columns, diagonals, mixtures, blocks, and what is none of them, also with a little noise."""
     assert class_of(map_, tokens) == expected
@@ -247,8 +248,8 @@ CAUSAL = {
 }
 
 
-@pytest.mark.parametrize(("map_", "expected"), CAUSAL.values(), ids=CAUSAL)
-@pytest.mark.parametrize("first", ["word", "start"])
+@variants(("map_", "expected"), CAUSAL.values(), ids=CAUSAL)
+@variants("first", ["word", "start"])
 def test_causal_heads(map_: Array, expected: str, first: str) -> None:
     """The first token is a sink whether it is special or not: it hides no class, and a head that does nothing else is vertical."""
     tokens = PLAIN if first == "word" else sentence(["[BOS]", *[f"w{i}" for i in range(N - 1)]])
@@ -389,7 +390,7 @@ PUBLISHED = [
 ]
 
 
-@pytest.mark.parametrize(("rules", "map_", "expected"), PUBLISHED)
+@variants(("rules", "map_", "expected"), PUBLISHED)
 def test_published_rules(rules: str, map_: Array, expected: str) -> None:
     """What each rule is for."""
     assert class_of(map_, ONE, rules=rules) == expected

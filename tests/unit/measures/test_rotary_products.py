@@ -17,6 +17,7 @@ from headscope.capture import CaptureSpec, capture, examine
 from headscope.core.attention import Layer
 from headscope.errors import Unsupported
 from headscope.measures.projections import OFFSETS, SPECTRUM
+from tests.support.variants import variants
 
 from .test_projections import slow_summary
 
@@ -119,7 +120,7 @@ def case(request: pytest.FixtureRequest) -> tuple[str, Any, Matrix, Matrix, dict
     return request.param, loaded, *weights(find(loaded.module)), turned
 
 
-@pytest.mark.parametrize("offset", [0, 1, -3, 37, 1000])
+@variants("offset", [0, 1, -3, 37, 1000])
 def test_spectrum_at_an_offset(case: Any, offset: int) -> None:
     """Every column within 1e-4; of normalised queries and keys the size is left out, and the sum over heads refused."""
     name, loaded, query, key, turned = case

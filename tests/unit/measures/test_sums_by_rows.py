@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from headscope.analysis.row_reader import _RowMeasure
 from headscope.core.attention import Layer, Reading
 from headscope.measures import MEASURES
+from tests.support.variants import variants
 
 from .heads import FEW, RULES, Array, allowed, cases, head_layer, rows, sentence
 
@@ -54,8 +55,8 @@ def test_sums_by_rows(name: str, case: tuple[Layer, str, Array, Array], cuts: li
     torch.testing.assert_close(found, whole, rtol=1e-4, atol=1e-5, equal_nan=True)
 
 
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("name", SUMMED)
+@variants("rule", RULES)
+@variants("name", SUMMED)
 def test_the_last_row_alone(name: str, rule: str) -> None:
     """Of a window to both sides, it sees no later key; what it is read for is still that of such a window."""
     names = ["[CLS]", "cat", "dog", "cat", "[SEP]"]

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from headscope.errors import InvalidRequest
 from headscope.mechanisms.ablate import ABLATE, AblateParams
 from headscope.mechanisms.base import Pass
+from tests.support.variants import variants
 
 from .scores import scores, setting
 
@@ -97,7 +98,7 @@ def test_leaving_out_every_head_is_refused():
     begin([f"0.{head}" for head in range(4)], "zero")
 
 
-@pytest.mark.parametrize("name", ["4", "4.5.6", "a.b", "-1.0", "4.5\n", "04.5", "12345.0", ""])
+@variants("name", ["4", "4.5.6", "a.b", "-1.0", "4.5\n", "04.5", "12345.0", ""])
 def test_names_are_layer_dot_head(name):
     with pytest.raises(ValidationError):
         AblateParams(heads=[name])

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from headscope.errors import InvalidRequest
 from headscope.mechanisms.pasta import PASTA, PastaParams
+from tests.support.variants import variants
 
 from .scores import setting
 
@@ -45,7 +46,7 @@ def test_without_vectors_nothing_changes():
     assert begin([]).enter(0, hidden) is hidden
 
 
-@pytest.mark.parametrize(
+@variants(
     ("vectors", "layers"),
     [
         ([[[1.0, 2.0]]], None),  # one special token too few

@@ -13,6 +13,7 @@ from headscope.core.tokens import Token
 from headscope.errors import InvalidQuery, NotReady
 from headscope.studies.scores import BASELINES, KeyQuestion, questions_of
 from headscope.studies.statistics import bootstrap_weights, hash_rows
+from tests.support.variants import variants
 
 WORDS = "ann river green clock told market slowly lisbon before unwinding letter seven garden without".split()
 LENSES = ("weights", "effective", "norm", "rollout")
@@ -77,7 +78,7 @@ def judged(row: Any, right: list[int]) -> tuple[float, float]:
     return (1 / (1 + equal) if above == 0 else 0.0), float(np.mean([1 / place for place in places]))
 
 
-@pytest.mark.parametrize("lens", [*LENSES, *BASELINES])
+@variants("lens", [*LENSES, *BASELINES])
 def test_scores_of_every_head(study: Any, slowly: dict[str, Any], lens: str) -> None:
     """Means over inputs that mark a question; those of effective maps up to rounding, which may decide a rank."""
     stat = study.stat("right_key", lens)

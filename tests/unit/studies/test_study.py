@@ -23,6 +23,7 @@ from headscope.studies.aggregate import Aggregate
 from headscope.studies.data.dataset import Row
 from headscope.studies.request import Against, StudyRequest
 from tests.support.forks import fork, forked
+from tests.support.variants import variants
 
 from ..test_combinations import vit
 from . import slow
@@ -44,7 +45,7 @@ def study(minilm: Model) -> Any:
     return headscope.study(minilm, texts(COUNT), measures=CHOSEN)
 
 
-@pytest.mark.parametrize("measure", CHOSEN)
+@variants("measure", CHOSEN)
 def test_statistics_of_a_study_are_those_of_its_analyses(study: Any, one_by_one: list[Any], measure: str) -> None:
     """Over entries and over inputs, in float64, for every lens."""
     axes = MEASURES[measure].shape.split()
