@@ -22,12 +22,13 @@ from tests.support.variants import variants
 
 
 def test_entropy_closed_forms() -> None:
-    """Uniform: ln n. One-hot: 0. Half and half: ln 2. Against a loop in float64 on random rows."""
+    """Uniform: ln n. One-hot: 0. Half and half: ln 2. Against a loop in float64 on random rows, with weights below the normal numbers of float32, too."""
     rows = torch.stack([torch.full((8,), 1 / 8), torch.eye(8)[3], torch.tensor([0.5, 0.5, 0, 0, 0, 0, 0, 0])])
     np.testing.assert_allclose(row_entropy(rows[None]).numpy(), [[math.log(8), 0, math.log(2)]], atol=1e-6)
-    random = torch.randn(3, 5, 40, generator=torch.Generator().manual_seed(0)).mul(6).softmax(-1)
-    expected = [[-sum(w * math.log(w) for w in row if w > 0) for row in head] for head in random.double().tolist()]
-    np.testing.assert_allclose(row_entropy(random).numpy(), expected, atol=1e-5)
+    for scale in (6, 40):
+        random = torch.randn(3, 5, 40, generator=torch.Generator().manual_seed(0)).mul(scale).softmax(-1)
+        expected = [[-sum(w * math.log(w) for w in row if w > 0) for row in head] for head in random.double().tolist()]
+        np.testing.assert_allclose(row_entropy(random).numpy(), expected, atol=1e-5)
 
 
 def test_entropy_units() -> None:

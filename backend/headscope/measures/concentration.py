@@ -14,6 +14,9 @@ from ..core.rows import largest_weights
 from ._maps import nothing
 from .base import ByRows, Measure, is_distribution, is_of_heads, is_signed
 
+# A normal number of float32: logarithms of subnormal ones, below 1.18e-38, take five times as long or more, and half of a causal map is 0.
+SMALLEST = 1.2e-38
+
 Unit = Literal["nats", "bits", "perplexity", "normalised"]
 
 
@@ -24,8 +27,8 @@ def row_entropy(weights: Tensor) -> Tensor:
     >>> row_entropy(torch.full((1, 4), 0.25)).item()
     1.3862943649291992
     """
-    # A weight of 0 times the logarithm of a small number is 0, as it should be; several times faster than torch.special.entr.
-    logarithms = weights.clamp_min(1e-38).log_()
+    # A weight of 0 times the logarithm of a small number is 0, as it should be.
+    logarithms = weights.clamp_min(SMALLEST).log_()
     return logarithms.mul_(weights).sum(-1).neg_()
 
 
@@ -44,7 +47,7 @@ def entropy_of_rows(layer: Layer, lens: str, readings: Mapping[str, Reading], pa
         return row_entropy(weights)
     largest, place = layer.once(largest_weights)
     below = scores - scores.gather(-1, place[..., None])
-    return -largest.clamp_min(1e-38).log_() * weights.sum(-1) - below.mul_(weights).sum(-1)
+    return -largest.clamp_min(SMALLEST).log_() * weights.sum(-1) - below.mul_(weights).sum(-1)
 
 
 def convert(nats: Array, unit: Unit, keys: Array) -> Array:
