@@ -7,6 +7,7 @@ from contextlib import closing
 from typing import Any
 
 import httpx
+import httpx2
 import pytest
 
 from tests.api.users import Users, refused
@@ -25,14 +26,24 @@ def shown(answer: httpx.Response) -> tuple[Any, ...]:
     return answer.status_code, headers, answer.content
 
 
+def decoded(answer: httpx.Response) -> bytes:
+    """Return the body of a response: httpx decodes gzip, and httpx2 zstd."""
+    if answer.headers.get("content-encoding") != "zstd":
+        return answer.content
+    return httpx2.Response(200, headers={"Content-Encoding": "zstd"}, content=answer.content).content
+
+
 def test_a_long_document_travels_compressed(embedded: Server) -> None:
-    """Documents are compressed for clients that accept gzip, the first time and again, and plain for all others."""
+    """Documents and results in JSON are compressed for clients that accept it, the first time and again, and plain for all others."""
     id_ = embedded.analyse(**BODY, text="The cat sat on the mat because it was tired. " * 20)["id"]
-    plain, zipped = ({"Accept-Encoding": coding} for coding in ("identity", "gzip"))
-    told = [embedded.get(f"/analyses/{id_}", headers=headers) for headers in (zipped, plain) * 2]
-    assert [answer.headers.get("content-encoding") for answer in told] == ["gzip", None] * 2
-    assert len({answer.content for answer in told}) == 1
-    assert 5 * int(told[0].headers["content-length"]) < len(told[1].content)
+    for path, share in (("", 5), ("/measures/entropy?format=json", 2)):
+        for coding in ("zstd", "gzip"):
+            headers = [{"Accept-Encoding": name} for name in (coding, "identity")]
+            told = [embedded.get(f"/analyses/{id_}{path}", headers=one) for one in headers * 2]
+            assert [answer.headers.get("content-encoding") for answer in told] == [coding, None] * 2
+            assert all("Accept-Encoding" in answer.headers["vary"] for answer in told)
+            assert len({decoded(answer) for answer in told}) == 1
+            assert share * int(told[0].headers["content-length"]) < len(told[1].content)
 
 
 @both_deployments

@@ -15,6 +15,7 @@ from ..jobs import JobKind
 from ..server.service import Service
 from ..store import Stored
 from ..store.map_file import Corrupt
+from .http.compression import LARGE_JSON, compress
 from .http.conditional import NO_CACHE, question_of, respond_with_etag
 from .middleware.access import Visitor
 
@@ -51,7 +52,8 @@ class Resource:
 
         def respond(stored: Stored) -> Response:
             cache = self.service.cache if computed or stored.remote else NO_CACHE
-            return respond_with_etag(stored, question, format_, if_none_match, make, cache)
+            response = respond_with_etag(stored, question, format_, if_none_match, make, cache)
+            return compress(response, self.request, LARGE_JSON, level=1) if format_ == "json" else response
 
         return await self.read(respond)
 

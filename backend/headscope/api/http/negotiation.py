@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from fastapi import Depends, Header, Request
 
 MAX_WAIT_SECONDS = 60.0
 F = TypeVar("F", bound=str)
+Coding = Literal["zstd", "gzip"]
+CODINGS: tuple[Coding, ...] = ("zstd", "gzip")
 
 
 def parse_weights(header: str) -> dict[str, float]:
@@ -28,6 +30,14 @@ def choose_media(request: Request, requested: F | None, media: Mapping[F, str]) 
         return requested
     weights = parse_weights(request.headers.get("accept", ""))
     return max(media, key=lambda name: weights.get(media[name].partition(";")[0], 0.0))
+
+
+def choose_coding(request: Request) -> Coding | None:
+    """Return the coding with the largest weight in Accept-Encoding, zstd of two with the same; None if the client accepts none or prefers no coding."""
+    weights = parse_weights(request.headers.get("accept-encoding", ""))
+    best = max(CODINGS, key=lambda coding: weights.get(coding, 0.0))
+    weight = weights.get(best, 0.0)
+    return best if weight > 0 and weight >= weights.get("identity", 0.0) else None
 
 
 def accepts_gzip(request: Request) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
 from functools import partial
 from typing import Any
 
@@ -13,15 +12,14 @@ from ...analysis.request import AnalysisRequest
 from ...errors import HeadscopeError, ModelUnavailable, QueueFull, Unknown
 from ..dependencies import ResourceDep, ServiceDep, VisitorDep
 from ..error_responses import raises
-from ..http.negotiation import WaitSeconds, accepts_gzip
+from ..http.compression import LARGE_JSON, compress
+from ..http.negotiation import WaitSeconds
 from ..http.response_cache import CachedRoute
 from ..schemas.analyses import AnalysisDocument, BatchAccepted, BatchInput, BatchRequest
 from .jobs import DOCUMENTS, Submission, describe_analysis, submit
 
 router = APIRouter(prefix="/analyses", tags=["analyses"], route_class=CachedRoute)
 
-# Larger documents are compressed: that of 2,048 tokens is larger than all thumbnails.
-LARGE_DOCUMENT = 16 * 1024
 ACCEPTS = raises(Unknown, ModelUnavailable, QueueFull)
 
 
@@ -65,10 +63,8 @@ async def show(analysis: ResourceDep) -> Response:
     def respond() -> Response:
         job, stored = service.find_or_recompute(id_)
         document = describe_analysis(service, id_, job, stored)
-        body, headers = document.model_dump_json().encode(), {"Vary": "Accept-Encoding"}
-        if accepts_gzip(request) and len(body) > LARGE_DOCUMENT:
-            body, headers = gzip.compress(body, 1, mtime=0), headers | {"Content-Encoding": "gzip"}
-        return Response(body, headers=headers, media_type="application/json")
+        response = Response(document.model_dump_json(), media_type="application/json")
+        return compress(response, request, LARGE_JSON, level=1)
 
     return await asyncio.to_thread(respond)
 
