@@ -4,6 +4,7 @@
 # make fuzz    20,000 generated requests to every operation of a server with users
 # make faults  every fault repeatedly under load, and the table of docs/reliability.md
 # make sweep   every architecture of transformers, against the record in docs/reference
+# make gpu     every method on a GPU, beside the CPU; ARGS=cuda:1 names another one
 # make chaos   ten minutes of random kills on a cluster under load
 # make attacks every attack for a minute, and its effect on another user
 # make bench   benchmarks, next to peer tools in the same run, and ratios beside those on record; ARGS=--quick takes minutes
@@ -36,7 +37,7 @@ PROCESSES ?= $(shell $(PYTHON) -c "import os; print(min(os.cpu_count() or 1, 4) 
 # The page is built while Python's packages are installed.
 MAKEFLAGS += --jobs=3
 
-.PHONY: system serve test test-page notebooks fuzz faults sweep chaos attacks lint bench proof docs wheel wheels release images page pictures types constraints clean
+.PHONY: system serve test test-page notebooks fuzz faults sweep gpu chaos attacks lint bench proof docs wheel wheels release images page pictures types constraints clean
 
 # Without SmolLM2, which is downloaded once, everything else works.
 serve: $(VENV)/.serve $(PAGE)
@@ -66,6 +67,10 @@ faults: system $(VENV)/.serve $(VENV)/.test
 # ARGS=--write writes the record and the table that ships with Headscope.
 sweep: $(VENV)/.serve $(VENV)/.test
 	$(BIN)/python -m tests.sweep $(ARGS)
+
+# The environment of `make serve` may have torch for CPUs only; VENV names another one.
+gpu: $(VENV)/.serve $(VENV)/.test
+	$(BIN)/python -m tests.device $(ARGS)
 
 chaos: system $(VENV)/.serve $(VENV)/.test
 	$(BIN)/python -m tests.faults.chaos $(ARGS)

@@ -12,6 +12,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
+import torch
+
+# Where the models of the benchmarks are: HEADSCOPE_DEVICE=cuda python -m benchmarks lenses targets
+DEVICE = os.environ.get("HEADSCOPE_DEVICE", "cpu")
 NUMBER = r"-?\d+(?:\.\d+)?"
 
 
@@ -58,9 +62,16 @@ def interleaved(
         for name, candidate in candidates.items():
             started = clock()
             candidate()
+            _finish()
             if turn >= warmup:
                 seconds[name].append(clock() - started)
     return seconds
+
+
+def _finish() -> None:
+    """Wait for what was only queued on a GPU."""
+    if DEVICE != "cpu":
+        torch.accelerator.synchronize()
 
 
 def ratios(values: list[float], reference: list[float]) -> Spread:
@@ -74,9 +85,11 @@ def machine(*packages: str) -> dict[str, str | int]:
         (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
         platform.machine(),
     )
+    gpu = {} if DEVICE == "cpu" else {"gpu": torch.cuda.get_device_name(DEVICE)}
     names = ("headscope", "torch", "transformers", "numpy", *packages)
     return {
         "cpu": cpu,
+        **gpu,
         "cores": os.cpu_count() or 0,
         "python": platform.python_version(),
         **{name: version(name) for name in names},

@@ -22,7 +22,7 @@ from headscope.analysis.result import MemorySink
 from headscope.capture import capture, examine
 from headscope.mechanisms.base import PassContext
 
-from .common import Spread, interleaved, ratios
+from .common import DEVICE, Spread, interleaved, ratios
 
 REPEATS = 3
 LENGTHS = (32, 128, 512)
@@ -57,7 +57,7 @@ def measure(
     rows: dict[str, dict[str, Any]] = {}
     for name, build in models.items():
         torch.manual_seed(0)
-        module = build().eval()
+        module = build().eval().to(DEVICE)
         model = headscope.load(module)
         for length in lengths:
             candidates = _candidates(model, module, length)

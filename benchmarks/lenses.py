@@ -29,7 +29,7 @@ from headscope.core.attention import Layer
 from headscope.models.catalog import Catalog
 from headscope.settings import Settings
 
-from .common import Spread, interleaved, ratios
+from .common import DEVICE, Spread, interleaved, ratios
 
 REPEATS = 9
 SMALLEST: dict[str, Any] = {
@@ -49,13 +49,13 @@ def measure(
 ) -> list[dict[str, Any]]:
     """Return one row per length, and for SmolLM2 per length and text: milliseconds of the plain pass, and ratios to it."""
     torch.manual_seed(0)
-    module = BertModel(config or BertConfig(), add_pooling_layer=False).eval()
+    module = BertModel(config or BertConfig(), add_pooling_layer=False).eval().to(DEVICE)
     model = headscope.load(module)
     draw = np.random.default_rng(0).integers
     rows = [_row("random", model, module, draw(1000, 30000, length).tolist(), repeats) for length in lengths]
     folder = Catalog(Settings()).installed("smollm2")
     if decoder_lengths and folder.is_dir():
-        rows += _decoder_rows(headscope.load(folder), decoder_lengths, repeats)
+        rows += _decoder_rows(headscope.load(folder, device=DEVICE), decoder_lengths, repeats)
     return rows
 
 

@@ -18,7 +18,7 @@ RECORD = Path(__file__).resolve().parents[1] / "docs" / "measured" / "ratios.jso
 # A ratio is compared with this many of the latest results, and judged once there are FEWEST.
 LATEST, FEWEST = 10, 3
 # What says that two runs were on the same kind of machine.
-MACHINE = ("cpu", "cores")
+MACHINE = ("cpu", "cores", "gpu")
 
 
 class Tracked(NamedTuple):
@@ -77,7 +77,7 @@ def append(machine: Mapping[str, Any], ratios: Ratios, path: Path = RECORD, **ab
 
 def compare(machine: Mapping[str, Any], ratios: Ratios, record: Sequence[Mapping[str, Any]]) -> list[Compared]:
     """Return every ratio beside the LATEST results of the same machine that have it."""
-    here = [run["ratios"] for run in record if all(run["machine"][key] == machine[key] for key in MACHINE)]
+    here = [run["ratios"] for run in record if all(run["machine"].get(key) == machine.get(key) for key in MACHINE)]
     found = []
     for name, now in ratios.items():
         earlier = [Spread(*run[name]).median for run in here if name in run][-LATEST:]

@@ -118,7 +118,9 @@ def ratios() -> str:
         return "There are no results yet."
     last = runs[-1]
     alike = [
-        run["ratios"] for run in runs if all(run["machine"][key] == last["machine"][key] for key in ("cpu", "cores"))
+        run["ratios"]
+        for run in runs
+        if all(run["machine"].get(key) == last["machine"].get(key) for key in ("cpu", "cores", "gpu"))
     ]
     rows = []
     for name, (median, low, high) in last["ratios"].items():

@@ -49,7 +49,9 @@ class MemorySink:
 
     def open(self, shapes: dict[str, Shape], factored: Collection[str] = ()) -> None:
         """Allocate every map, by torch: numpy requests huge pages, which can take several times as long as the analysis."""
-        self.maps = {lens: torch.empty(shape, dtype=torch.float32).numpy() for lens, shape in shapes.items()}
+        self.maps = {
+            lens: torch.empty(shape, dtype=torch.float32, device="cpu").numpy() for lens, shape in shapes.items()
+        }
 
     def write(self, lens: str, layer: int, head: int, block: Array) -> None:
         """Copy the block into its map."""

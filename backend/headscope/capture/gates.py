@@ -77,8 +77,7 @@ def find_factor(module: Any, arguments: Arguments, outputs: Tensor, projection: 
 
     There is if it explains what reaches the projection from these outputs, and from random ones, entry by entry.
     """
-    generator = torch.Generator(outputs.device).manual_seed(0)
-    drawn = torch.randn(outputs.shape, generator=generator, device=outputs.device)
+    drawn = torch.randn(outputs.shape, generator=torch.Generator("cpu").manual_seed(0), device="cpu").to(outputs.device)
     sizes = torch.arange(1, outputs.shape[1] + 1, device=outputs.device)[:, None, None]  # heads differ
     for follows in FOLLOWS:
         found = _explaining(module, arguments, outputs, projection, follows)

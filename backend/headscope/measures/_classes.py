@@ -19,9 +19,10 @@ def settle(rule: Callable[..., int], scores: Tensor, thresholds: list[float]) ->
     distances, and the cheapest set with another class counts. A score of NaN reaches no threshold, however low. The margin is infinite where no move
     changes the class.
     """
-    distance = scores - torch.tensor(thresholds, dtype=scores.dtype)  # [H, B]
-    table, reachable = _tables(rule)  # [2^B], [2^B, 2^B]
-    bits = torch.ones(len(thresholds), dtype=torch.long) << torch.arange(len(thresholds))
+    device = scores.device
+    distance = scores - torch.tensor(thresholds, dtype=scores.dtype, device=device)  # [H, B]
+    table, reachable = _tables(rule, device)  # [2^B], [2^B, 2^B]
+    bits = torch.ones(len(thresholds), dtype=torch.long, device=device) << torch.arange(len(thresholds), device=device)
     code = ((distance >= 0) * bits).sum(-1)  # [H]
     found = table[code]
     # With truths ordered by cost, the cheapest set with another class is a part of some prefix.
@@ -31,15 +32,15 @@ def settle(rule: Callable[..., int], scores: Tensor, thresholds: list[float]) ->
 
 
 @cache
-def _tables(rule: Callable[..., int]) -> tuple[Tensor, Tensor]:
+def _tables(rule: Callable[..., int], device: torch.device) -> tuple[Tensor, Tensor]:
     """Return the class of every combination of truths, [2^B], and the classes reachable from it by flipping some of a set of truths, [2^B, 2^B].
 
     Combinations and sets of truths are numbers whose bits are truths; sets of classes are numbers whose bits are classes.
     """
     bits = len(inspect.signature(rule).parameters)
-    codes = torch.arange(2**bits)
-    truths = codes[:, None].bitwise_right_shift(torch.arange(bits)).bitwise_and(1).bool()
-    table = torch.tensor([rule(*row) for row in truths.tolist()])
+    codes = torch.arange(2**bits, device=device)
+    truths = codes[:, None].bitwise_right_shift(torch.arange(bits, device=device)).bitwise_and(1).bool()
+    table = torch.tensor([rule(*row) for row in truths.tolist()], device=device)
     reachable = (1 << table)[:, None]  # with nothing flipped
     for bit in range(bits):  # sets with this truth: it is flipped or not
         reachable = torch.cat([reachable, reachable | reachable[codes ^ (1 << bit)]], -1)

@@ -99,9 +99,9 @@ def pairwise(units: Tensor, most: int) -> Tensor:
 
 def _drawn(total: int, count: int) -> Tensor:
     """Draw `count` different numbers below `total`, one from each of `count` equal intervals, in order; always the same ones."""
-    offsets = torch.rand(count, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    starts = torch.arange(count) * total // count
-    widths = (torch.arange(1, count + 1) * total // count) - starts
+    offsets = torch.rand(count, generator=torch.Generator("cpu").manual_seed(0), dtype=torch.float64, device="cpu")
+    starts = torch.arange(count, device="cpu") * total // count
+    widths = (torch.arange(1, count + 1, device="cpu") * total // count) - starts
     return starts + (offsets * widths).floor().long()
 
 
