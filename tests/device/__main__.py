@@ -28,8 +28,10 @@ def main() -> None:
         for dtype in dict.fromkeys(one.dtype for one in found):
             compared = [one for one in found if one.dtype == dtype]
             worst = max(compared, key=lambda one: one.apart)
+            refused = sum(one.refused for one in compared)
             print(
-                f"{case.name}, {dtype}: {len(compared)} methods, at most {worst.apart:.1e} ({worst.method})", flush=True
+                f"{case.name}, {dtype}: {len(compared) - refused} results and {refused} refusals, at most {worst.apart:.1e} ({worst.method})",
+                flush=True,
             )
         for one in wrong:
             print(f"  WRONG {one.case}, {one.method}, {one.dtype}: {one.wrong}", flush=True)

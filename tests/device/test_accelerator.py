@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.accelerator import accelerator, on_gpu
+from tests.support.accelerator import Accelerator, on_gpu
 
 from .compare import SAME, cases, differences
 
@@ -12,7 +12,7 @@ from .compare import SAME, cases, differences
 @pytest.mark.parametrize("name", ["bert", "llama"])
 def test_nothing_mixes_devices(name: str) -> None:
     """Every mechanism, lens, measure and effect."""
-    with accelerator():
+    with Accelerator():
         found = [one for case in cases(on_gpu, [name]) for one in differences(case, (SAME,), ())]
     assert {f"{one.case}, {one.method}": one.wrong for one in found if one.wrong} == {}
-    assert found
+    assert sum(not one.refused for one in found) > len(found) / 2

@@ -5,8 +5,6 @@ It shows where code mixes devices, hands a GPU's tensor to NumPy, or draws with 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -132,7 +130,7 @@ def _place(
 
 
 class Accelerator(TorchFunctionMode):
-    """Creates tensors for the device, and moves them there."""
+    """The device, while this context lasts: creates tensors for it, and moves them there."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
@@ -149,13 +147,6 @@ class Accelerator(TorchFunctionMode):
             raise RuntimeError("Expected a 'cuda' device type for generator but found 'cpu'")
         found = func(*args, **{**kwargs, "device": "cpu"})
         return found if isinstance(found, GpuTensor) else GpuTensor(found)
-
-
-@contextmanager
-def accelerator() -> Iterator[None]:
-    """Have the device, for a while."""
-    with Accelerator():
-        yield
 
 
 def on_gpu(module: torch.nn.Module) -> torch.nn.Module:

@@ -17,8 +17,8 @@ Ids = Iterable[Any] | Callable[[Any], Any] | None
 def variants(names: str | Sequence[str], values: Iterable[Any], ids: Ids = None) -> Callable[[Test], Test]:
     """Run a test for each of the values in one case; arguments are those of pytest.mark.parametrize.
 
-    Each variant is a subtest: all of them run, and each failure is reported with the variant's name. For variants that differ in data only: setting up the fixtures
-    anew would take longer than most of them do, so all share one set, and what one leaves there is there for the next. Several decorators give every combination.
+    Each variant is a subtest: all of them run, and each failure is reported with the variant's name. For variants that differ in data only: they share one set
+    of fixtures, whose setup would take longer than most of them do, and what one leaves there is there for the next. Several decorators give every combination.
     """
     fields = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
     rows = [(value,) if len(fields) == 1 and isinstance(names, str) else tuple(value) for value in values]
