@@ -1,8 +1,9 @@
-"""The log under hostile requests: every line is one event and contains no input, and one request id leads from the response to the worker."""
+"""The log under hostile requests: every line is one event and contains no input, and one request id leads from the response to the worker. So does a trace."""
 
 from __future__ import annotations
 
 import json
+import secrets
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from tests.api.corpus import CASES, HOSTILE_TEXTS, MARK
 from tests.api.test_bad_input import send
+from tests.support.collector import Collector
 from tests.support.server import Program, Server, eventually
 
 JSON_LOG = {"log_format": "json", "log_level": "debug"}
@@ -26,9 +28,9 @@ def events(program: Program) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def logging(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[Server]:
-    """A server that logs everything as JSON."""
-    with Server(tmp_path_factory.mktemp("log") / "home", models, **JSON_LOG) as server:
+def logging(tmp_path_factory: pytest.TempPathFactory, models: Path, collector: Collector) -> Iterator[Server]:
+    """A server that logs everything as JSON, and sends traces."""
+    with Server(tmp_path_factory.mktemp("log") / "home", models, **JSON_LOG, **collector.environment) as server:
         yield server
 
 
@@ -72,6 +74,21 @@ def test_one_id_leads_from_the_answer_to_the_worker(home: str, request: pytest.F
     assert set(said) == {"accepted", "answered", "analysis begins", "analysis ends"}
     assert said["accepted"]["first"] == said["analysis begins"]["job"] == said["analysis ends"]["job"] == id_
     assert said["analysis ends"]["end"] == "done"
+
+
+def test_a_trace_leads_from_the_request_to_the_run(logging: Server, collector: Collector) -> None:
+    """Without a cluster, the server sends the span of the request, and its process that runs models those of the job; see test_tracing.py for a cluster."""
+    trace, span = secrets.token_hex(16), secrets.token_hex(8)
+    text = "A text that no span has."
+    answer = logging.post({"model": "bert", "text": text}, headers={"traceparent": f"00-{trace}-{span}-01"})
+    names = {"POST /api/v1/analyses", "queue analysis", "run analysis"}
+    eventually(lambda: collector.of(trace).keys() >= names, "the spans of the request and its job")
+    request, queue, run = (collector.of(trace)[name] for name in sorted(names))
+    assert request.parent == span
+    assert queue.parent == run.parent == request.id
+    assert run.attributes["headscope.job.id"] == answer.json()["id"]
+    assert not run.failed
+    assert text not in str(collector.of(trace))
 
 
 def test_cached_responses_are_counted_and_logged(logging: Server) -> None:

@@ -58,13 +58,13 @@ def variables(**settings: Any) -> dict[str, str]:
 
 
 def environment(home: Path, models: Path | None = None, **settings: Any) -> dict[str, str]:
-    """The environment of a Headscope process that sees nothing of this machine but `home` and the folder `models`."""
+    """The environment of a Headscope process that sees nothing of this machine but `home` and the folder `models`; settings of HF_ and OTEL_ are added as they are."""
     values = {"home": home, "prewarm": False, "hub": "off", "threads": 1, **settings}
     if models is not None:
         values["model_dirs"] = [str(models)]
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("HEADSCOPE_", "HF_"))}
-    hub = {name: str(values.pop(name)) for name in list(values) if name.startswith("HF_")}
-    return {**clean, "HF_HOME": str(home / "hf"), **hub, **variables(**values)}
+    others = {name: str(values.pop(name)) for name in list(values) if name.startswith(("HF_", "OTEL_"))}
+    return {**clean, "HF_HOME": str(home / "hf"), **others, **variables(**values)}
 
 
 def bearer(token: str | None) -> dict[str, str]:
@@ -145,7 +145,7 @@ class Program:
 class Server(Program):
     """One server process and its home, asked with `token` if it has users; `host` is the address it listens on.
 
-    Settings are those of settings.py; names that begin with HF_ go to the environment as they are. Instead of all of these, `process` is command and environment.
+    Settings are those of settings.py; names that begin with HF_ or OTEL_ go to the environment as they are. Instead of all of these, `process` is command and environment.
     """
 
     def __init__(

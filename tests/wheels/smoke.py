@@ -46,10 +46,9 @@ class Installed:
         folder.mkdir(parents=True, exist_ok=True)
 
     def variables(self, **settings: Any) -> dict[str, str]:
-        """Return the environment of its processes; settings of OTEL_ are added as they are."""
-        given = {name: str(settings.pop(name)) for name in list(settings) if name.startswith("OTEL_")}
+        """Return the environment of its processes."""
         values = environment(self.folder / "home", **settings)
-        return {**{name: value for name, value in values.items() if not name.startswith("PYTHON")}, **given}
+        return {name: value for name, value in values.items() if not name.startswith("PYTHON")}
 
     def run(self, program: str, *words: str, fails: bool = False, given: str = "", **settings: Any) -> str:
         """Run a program of the environment with `given` as its input, and return its output. It must succeed, or fail with a sentence if it `fails`."""
