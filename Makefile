@@ -95,7 +95,7 @@ bench: system $(VENV)/.serve $(VENV)/.test $(VENV)/.bench $(PAGE)
 proof: $(VENV)/.serve $(VENV)/.proof build/transformer-lens-4
 	$(BIN)/python -m benchmarks.proof $(ARGS)
 
-docs: $(VENV)/.serve $(VENV)/.docs
+docs: $(VENV)/.serve $(VENV)/.docs $(PAGE)
 	$(BIN)/python docs/generate.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m docs.versions $(ARGS)
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import declared
+import gallery
 import measured
 import scored
 from click.testing import CliRunner
@@ -361,6 +362,7 @@ PARTS: dict[str, Callable[..., str]] = {
     "signature": signature,
     "faults": measured.faults,
     "load": measured.load,
+    "gallery": gallery.page,
     "proof": measured.proof,
     "ratios": measured.ratios,
     "scores": scored.scores,

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from mkdocs.config import load_config
 from packaging.version import Version
 
 import headscope
+from docs import live
 
 ROOT = Path(__file__).resolve().parents[1]
 UNRELEASED = "dev"
@@ -53,7 +54,7 @@ class State(NamedTuple):
 def main(folder: Path) -> None:
     """Build the documentation of this checkout into the folder of all versions."""
     state = read_state(ROOT)
-    add_version(ROOT / "mkdocs.yml", folder, state)
+    add_version(ROOT / "mkdocs.yml", folder, state, live.write)
     print(
         f"Headscope {state.version}{'' if state.released else ', unreleased'}: {folder / state.folder / 'index.html'}"
     )
@@ -66,13 +67,19 @@ def read_state(root: Path) -> State:
     return State(headscope.__version__, tagged and not _git(root, "status", "--porcelain"))
 
 
-def add_version(config_file: Path, folder: Path, state: State) -> None:
-    """Build one version, replacing it if it is there, and renew what leads to the versions. If the build fails, nothing is changed."""
+def add_version(
+    config_file: Path, folder: Path, state: State, complete: Callable[[Path], None] = lambda site: None
+) -> None:
+    """Build one version, replacing it if it is there, and renew what leads to the versions. If the build fails, nothing is changed.
+
+    `complete` adds files that are not built from the pages.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     releases = list_releases(folder, state)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".building-") as name:
         built = Path(name) / "site"
         _build(config_file, built, state, releases)
+        complete(built)
         (built / MARK).write_text(state.version, "utf-8")
         shutil.rmtree(folder / state.folder, ignore_errors=True)
         built.chmod(0o755)

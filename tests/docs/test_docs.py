@@ -45,7 +45,7 @@ def _module(path: Path):
     return module
 
 
-generate = _module(DOCS / "generate.py")
+generate, live = _module(DOCS / "generate.py"), _module(DOCS / "live.py")
 
 
 def _name(path: Path) -> str:
@@ -209,6 +209,10 @@ def test_tree_in_the_readme_is_the_repository():
 LINK = re.compile(r"\]\(([^)\s]+)\)|(?:src|srcset|href)=\"([^\"]+)\"")
 
 
+# Pages that `make docs` adds to the site.
+LIVE = {DOCS / name for name in live.FILES}
+
+
 def _prose(page: str) -> str:
     return re.sub(r"^```.*?^```$", "", page, flags=re.DOTALL | re.MULTILINE)
 
@@ -227,11 +231,30 @@ def test_every_link_leads_somewhere(subtests):
                 if re.match(r"[a-z]+:", target):
                     continue
                 there = (path.parent / target).resolve() if target else path
+                if there in LIVE:
+                    continue
                 if not there.is_file() or (
                     anchor and there.suffix == ".md" and anchor not in _anchors(there.read_text("utf-8"))
                 ):
                     broken.append(found[1] or found[2])
             assert broken == []
+
+
+def test_live_examples(tmp_path, monkeypatch):
+    """The gallery shows pages that `make docs` writes; one is written here."""
+    shown = set(re.findall(r'"(live/[^"#]+)', _text("gallery.md")))
+    assert shown <= set(live.FILES)
+    assert len(shown) == 2
+    monkeypatch.setattr(live, "EXAMPLES", {"A short one": ("minilm", "The cat sat.")})
+    live.write(tmp_path)
+    assert {path.name for path in (tmp_path / "live").iterdir()} == {"index.html", "a-short-one.html"}
+
+
+def test_gallery_has_every_figure(subtests):
+    for prefix, known in (("figure", FIGURES), ("study-figure", STUDY_FIGURES)):
+        for name in known:
+            with subtests.test(name=name, prefix=prefix):
+                assert f"](pictures/{prefix}-{name}.png)" in _text("gallery.md")
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
