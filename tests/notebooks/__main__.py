@@ -1,8 +1,8 @@
 """python -m tests.notebooks [--write] [--only docs|jupyterlab|marimo]
 
 Executes the notebooks of the docs in a kernel (--write saves their outputs), and shows 144 heads of 512 tokens in JupyterLab and marimo, in the Chromium of this
-machine: a click reaches Python, a change in Python reaches the page, and the saved notebook is small. Prints times and sizes. Runs in the environment that
-`make notebooks` makes.
+machine: head, lens, pins and range reach Python from the page and the page from Python, and the saved notebook is small. Prints times and sizes, with the size
+of a notebook with BertViz beside, and leaves pictures in build/notebooks. Runs in the environment that `make notebooks` makes.
 """
 
 from __future__ import annotations

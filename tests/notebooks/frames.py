@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 180
 # A notebook's cells: the model has 144 heads, and the text 512 tokens.
 LOAD = """import headscope
-a = headscope.analyze("wide", token_ids=[5 + i % 20 for i in range(512)], lenses=("weights",))"""
+a = headscope.analyze("wide", token_ids=[5 + i % 20 for i in range(512)], lenses=("weights", "effective"))"""
 SHOW = """view = headscope.show(a, "11.3")
 view"""
 

@@ -1,4 +1,4 @@
-"""The widget in JupyterLab: from Python to the page and back, the time to the first picture, and what is saved and exported."""
+"""The widget in JupyterLab: from Python to the page and back, the time to the first picture, and what is saved and exported; the notebook of BertViz beside it."""
 
 from __future__ import annotations
 
@@ -11,19 +11,27 @@ from pathlib import Path
 
 import nbformat
 from nbconvert import HTMLExporter
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Frame, Page, expect
 
 from tests.support.chromium import chromium
 from tests.support.server import eventually
 
-from .frames import LOAD, PATIENCE_S, SHOW, environment, make_model, painted, painted_at
+from .executed import execute
+from .frames import LOAD, PATIENCE_S, ROOT, SHOW, environment, make_model, painted, painted_at
 
+PICTURES = ROOT / "build" / "notebooks"
 MOST_BYTES = 1_000_000
 SHOWN = f"import time\n{SHOW.partition(chr(10))[0]}\nran = time.time()\nview"
 # Without it, JupyterLab asks for one.
 KERNEL = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
 # Prints in one line what the traits are, and changes one.
 PROBE = "print('head', view.head, 'ran', ran)\nview.head = '3.7'"
+CHOOSE = "view.lens, view.pins, view.range = 'effective', 'q500 k7', 'row'"
+TELL = "print(view.lens, view.pins, view.range, sep=';')"
+# As many heads in BertViz, with a quarter of the tokens.
+BERTVIZ = """import torch
+from bertviz import model_view
+model_view([torch.rand(1, 12, 128, 128).softmax(-1) for _ in range(12)], [f"w{n}" for n in range(128)])"""
 READY = "window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'"
 RUN = "void window.jupyterapp.commands.execute('notebook:run-cell-and-select-next')"
 SAVE = "window.jupyterapp.commands.execute('docmanager:save')"
@@ -32,9 +40,7 @@ SAVE = "window.jupyterapp.commands.execute('docmanager:save')"
 def check(folder: Path) -> None:
     """Raise AssertionError if something is not as it should be; print what was measured."""
     make_model(folder)
-    path = folder / "a.ipynb"
-    cells = [nbformat.v4.new_code_cell(code) for code in (LOAD, SHOWN, PROBE)]
-    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=KERNEL), path)
+    path = _notebook(folder / "a.ipynb", LOAD, SHOWN, PROBE, CHOOSE, TELL)
     with _lab(folder) as address, chromium() as browser:
         page = browser.new_page(viewport={"width": 1366, "height": 768})
         page.set_default_timeout(PATIENCE_S * 1000)
@@ -44,9 +50,9 @@ def check(folder: Path) -> None:
         frame = painted(page)
         frame.get_by_role("grid", name="Heads").press("ArrowLeft")
         expect(frame.get_by_role("img", name="Heat map of head 11.2")).to_be_visible()
-        _run(page, 3)
-        printed = page.locator(".jp-OutputArea-output pre").last.inner_text()
+        printed = _run(page, 3)
         expect(frame.get_by_role("img", name="Heat map of head 3.7")).to_be_visible()
+        _check_traits(page, frame)
         page.evaluate(SAVE)
         eventually(lambda: "11.2" in path.read_text("utf-8"), "the notebook is saved", PATIENCE_S)
         found = re.search(r"head (\S+) ran (\S+)", printed)
@@ -59,13 +65,47 @@ def check(folder: Path) -> None:
         )
     exported, _ = HTMLExporter().from_filename(str(path))
     assert "Small maps of all heads" in exported
+    peer = _notebook(folder / "peer.ipynb", BERTVIZ)
+    nbformat.write(execute(peer, folder), peer)
+    print(f"jupyterlab: BertViz's model view of as many heads, 128 tokens: {peer.stat().st_size:,} bytes")
 
 
-def _run(page: Page, number: int) -> None:
-    """Run the selected cell, and wait for its number."""
+def _check_traits(page: Page, frame: Frame) -> None:
+    """Lens, pins and range follow Python, and Python follows them."""
+    lens, span = (frame.get_by_role("combobox", name=name) for name in ("Lens", "Colour range"))
+    _run(page, 4)
+    expect(lens).to_have_value("effective")
+    expect(span).to_have_value("row")
+    expect(frame.locator(".readout")).to_contain_text("₅₀₀ → ")
+    page.screenshot(path=_picture("from-python"))
+    lens.select_option("weights")
+    span.select_option("all")
+    cells = frame.get_by_role("application").first
+    for key in ("Home", "Enter"):
+        cells.press(key)
+    page.screenshot(path=_picture("from-the-page"))
+    assert _run(page, 5) == "weights;q0 k0;all"
+
+
+def _picture(name: str) -> Path:
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    return PICTURES / f"{name}.png"
+
+
+def _notebook(path: Path, *cells: str) -> Path:
+    """Write a notebook with these cells."""
+    made = [nbformat.v4.new_code_cell(code) for code in cells]
+    nbformat.write(nbformat.v4.new_notebook(cells=made, metadata=KERNEL), path)
+    return path
+
+
+def _run(page: Page, number: int) -> str:
+    """Run the selected cell, wait for its number, and return what was printed last."""
     page.wait_for_function(READY)
     page.evaluate(RUN)
-    expect(page.locator(".jp-InputPrompt").nth(number - 1)).to_have_text(f"[{number}]:", timeout=PATIENCE_S * 1000)
+    expect(page.locator(".jp-InputPrompt", has_text=f"[{number}]:")).to_be_attached(timeout=PATIENCE_S * 1000)
+    printed = page.locator(".jp-OutputArea-output pre")
+    return printed.last.inner_text().strip() if printed.count() else ""
 
 
 @contextmanager
