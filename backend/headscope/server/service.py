@@ -287,6 +287,8 @@ class Service:
 
     def queue_position(self, job: Job) -> int | None:
         """Return how many jobs are ahead of this one; None if it is not queued, or the broker cannot be reached."""
+        if job.status != "queued":
+            return None
         try:
             return self.database.position(job)
         except DatabaseUnavailable:

@@ -36,9 +36,10 @@ logger = logging.getLogger("headscope.worker")
 # Default of the setting batch_tokens on a GPU.
 GPU_BATCH_TOKENS = 16_384
 # A job reports its progress from this age on (s): earlier reports would cost more than a short job itself.
-QUIET_SECONDS = 0.05
-# Shortest time between two progress reports (s).
-PROGRESS_SECONDS = 0.05
+QUIET_SECONDS = 0.1
+# Shortest time between two progress reports (s). A report takes some ms of the processors that the job runs on: a transaction here, two queries and an event
+# in the server.
+PROGRESS_SECONDS = 0.1
 
 CHANGED = "The model's files changed after the request was accepted. Send it again."
 # Errors of a single job; any other exception is a fault of this process.
