@@ -21,6 +21,8 @@ from tests.support.server import Program, Server
 
 # Several tests run at a time, and each may start processes that compute: threads of one that wait for a core keep the others' from theirs.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Benchmarks start every process by its command, and so do faults.
+Server.preloading = True
 # What takes longest. It runs first, so that no process is left alone with a long file at the end; pytest-xdist hands out files in this order.
 FIRST = ("browser", "attacks", "sweep", "test_benchmarks.py", "deploy", "docs", "cli", "api")
 

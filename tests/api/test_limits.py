@@ -98,7 +98,7 @@ class FewDescriptors(Server):
 
 def test_more_connections_than_descriptors(tmp_path: Path, models: Path) -> None:
     """300 connections that never complete their head do not block other clients, and log nothing."""
-    with FewDescriptors(tmp_path / "home", models) as server, ExitStack() as stack:
+    with FewDescriptors(tmp_path / "home", models, preloaded=False) as server, ExitStack() as stack:
         for _ in range(300):
             stack.enter_context(_connected(server)).sendall(b"GET /healthz HTTP/1.1\r\n")
         for _ in range(20):

@@ -25,7 +25,7 @@ CLUSTER, EMBEDDED = "cluster", "embedded"
 def open_deployment(deployment: str, folder: Path, models: Path, **constants: float) -> Server:
     """Return the deployment of that name, not started yet. `constants` of a cluster: see Stack."""
     if deployment == EMBEDDED:
-        return Server(folder / "home", models, **SETTINGS)
+        return Server(folder / "home", models, preloaded=False, **SETTINGS)
     return Cluster(folder / "home", models, servers=2, workers=2, constants=constants, **SETTINGS)
 
 

@@ -17,6 +17,7 @@ import psutil
 
 from headscope.server.accounts import open_accounts
 from headscope.settings import Settings
+from tests.support.preloaded import PreloadedProcess
 
 T = TypeVar("T")
 API = "/api/v1"
@@ -91,9 +92,12 @@ class Program:
     def launch(self, command: Sequence[str | Path], **options: Any) -> None:
         """Start the process; what it says on standard error goes to the log."""
         self._launched = command, options
-        with self._log.open("ab") as log:
-            self.process = subprocess.Popen(command, **{"stdout": log, "stderr": log, **options})
+        self.process = self._begin(command, **options)
         Program.living.append(self)
+
+    def _begin(self, command: Sequence[str | Path], **options: Any) -> subprocess.Popen[bytes] | PreloadedProcess:
+        with self._log.open("ab") as log:
+            return subprocess.Popen(command, **{"stdout": log, "stderr": log, **options})
 
     def await_answer(self, answers: Callable[[], bool]) -> None:
         """Wait until it answers; end it if it does not."""
@@ -146,7 +150,10 @@ class Server(Program):
     """One server process and its home, asked with `token` if it has users; `host` is the address it listens on.
 
     Settings are those of settings.py; names that begin with HF_ or OTEL_ go to the environment as they are. Instead of all of these, `process` is command and environment.
+    With `preloaded`, by default in tests only, it is forked from a process that has imported its modules, unless it uses a hub: those settings are read by imports.
     """
+
+    preloading: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -157,12 +164,15 @@ class Server(Program):
         token: str | None = None,
         host: str | None = None,
         process: tuple[list[str], dict[str, str]] | None = None,
+        preloaded: bool | None = None,
         **settings: Any,
     ) -> None:
         super().__init__(home.parent / f"{log or home.name}.log")
         command = [sys.executable, "-m", "headscope", "serve", "--port", "0", "--no-open"]
         own = [*command, *(["--host", host] if host else [])], environment(home, models, **settings)
         self._command, self._environment = process or own
+        chosen = Server.preloading if preloaded is None else preloaded
+        self._preloaded = chosen and process is None and "hub" not in settings
         self.home, self.token = home, token
 
     def __enter__(self) -> Server:
@@ -180,6 +190,11 @@ class Server(Program):
             self.kill()
             raise
         return self
+
+    def _begin(self, command: Sequence[str | Path], **options: Any) -> subprocess.Popen[bytes] | PreloadedProcess:
+        if self._preloaded:
+            return PreloadedProcess([str(part) for part in command[3:]], options["env"], self._log)
+        return super()._begin(command, **options)
 
     def _wait(self, ready: int) -> None:
         assert self.process.stdout is not None
