@@ -6,8 +6,9 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
+from dataclasses import dataclass, field
 
-from ..errors import DatabaseUnavailable, HeadscopeError
+from ..errors import HeadscopeError
 from .job import Job
 from .job_database import JobDatabase
 
@@ -19,6 +20,16 @@ TICK_SECONDS, ANNOUNCED_SECONDS = 0.1, 1.0
 RETRY_SECONDS = 0.5
 
 
+@dataclass(eq=False, slots=True)
+class _Caller:
+    """One that waits for a job, with its latest state (None once it is gone) and version; before the first query its version is -1."""
+
+    id: str
+    job: Job | None = None
+    version: int | None = -1
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+
+
 class Watcher:
     """Notifies async callers about changes of jobs. The ticker runs every `seconds` while there are callers; poke() triggers it at once.
 
@@ -27,7 +38,7 @@ class Watcher:
 
     def __init__(self, database: JobDatabase, seconds: float = TICK_SECONDS) -> None:
         self._database, self._seconds = database, seconds
-        self._waiting: dict[str, set[asyncio.Queue[Job | None]]] = {}
+        self._callers: set[_Caller] = set()
         self._ticker: asyncio.Task[None] | None = None
         self._poked = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -40,39 +51,29 @@ class Watcher:
 
     def announce(self, ids: Iterable[str]) -> None:
         """Check for changes now if callers wait for one of these jobs. May be called from any thread."""
-        if any(id_ in self._waiting for id_ in ids):
+        if not {caller.id for caller in self._callers.copy()}.isdisjoint(ids):
             self.poke()
 
     async def changes(self, id_: str, after: int = 0) -> AsyncIterator[Job]:
         """Yield the job after each change since version `after`, until it has ended or is removed. States in between may be skipped, but not the last one."""
-        updates: asyncio.Queue[Job | None] = asyncio.Queue()
-        self._waiting.setdefault(id_, set()).add(updates)
+        caller = _Caller(id_)
+        self._callers.add(caller)
         self._loop = asyncio.get_running_loop()
         if self._ticker is None or self._ticker.done():
             self._ticker = asyncio.create_task(self._tick())
+        self._poked.set()  # a new caller's job is read at once
         try:
-            seen = 0
-            job = await self._get(id_)
-            while job is not None:
-                seen = max(seen, job.version)
-                if job.version > after:
+            while True:
+                await caller.news.wait()
+                caller.news.clear()
+                job = caller.job
+                if job is not None and job.version > after:
                     after = job.version
                     yield job
-                if job.terminal and job.version == seen:  # not a change from before our own query
+                if job is None or job.terminal:
                     return
-                job = await _latest(updates)
         finally:
-            self._waiting[id_].discard(updates)
-            if not self._waiting[id_]:
-                del self._waiting[id_]
-
-    async def _get(self, id_: str) -> Job | None:
-        """Return the job, once the job database is available. The caller is already subscribed."""
-        while True:
-            try:
-                return await asyncio.to_thread(self._database.get, id_)
-            except DatabaseUnavailable:
-                await asyncio.sleep(RETRY_SECONDS)
+            self._callers.discard(caller)
 
     async def ended(self, id_: str, seconds: float) -> Job | None:
         """Return the job once it has ended, or after `seconds`; None if there is none."""
@@ -86,11 +87,11 @@ class Watcher:
         return job
 
     async def _tick(self) -> None:
-        known: dict[str, int | None] = {}
         away = False
-        while self._waiting:
+        while self._callers:
             try:
-                known, away = await self._notify(known), False
+                await self._notify()
+                away = False
             except HeadscopeError as error:  # the job database is not available: waiting requests keep waiting
                 if not away:
                     logger.warning("cannot read changes of jobs: %s", error)
@@ -100,21 +101,13 @@ class Watcher:
                     await self._poked.wait()
             self._poked.clear()
 
-    async def _notify(self, known: dict[str, int | None]) -> dict[str, int | None]:
-        """Send callers the jobs whose version is not the known one, None for a job that is gone; return the versions now."""
-        ids = list(self._waiting)
-        found = await asyncio.to_thread(self._database.versions, ids)
-        changed = [id_ for id_ in ids if id_ not in known or known[id_] != found.get(id_)]
-        jobs = await asyncio.to_thread(self._database.get_many, changed) if changed else {}
-        for id_ in changed:
-            for updates in self._waiting.get(id_, ()):
-                updates.put_nowait(jobs.get(id_))
-        return {id_: found.get(id_) for id_ in ids}
-
-
-async def _latest(updates: asyncio.Queue[Job | None]) -> Job | None:
-    """Return the last of the received states, or wait for the next one."""
-    job = await updates.get()
-    while not updates.empty():
-        job = updates.get_nowait()
-    return job
+    async def _notify(self) -> None:
+        """Give callers the jobs whose version is not the one they know."""
+        callers = list(self._callers)
+        found = await asyncio.to_thread(self._database.versions, {caller.id for caller in callers})
+        behind = [caller for caller in callers if caller.version != found.get(caller.id)]
+        jobs = await asyncio.to_thread(self._database.get_many, {caller.id for caller in behind}) if behind else {}
+        for caller in behind:
+            caller.job = jobs.get(caller.id)
+            caller.version = caller.job.version if caller.job else None
+            caller.news.set()
