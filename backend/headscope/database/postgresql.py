@@ -15,8 +15,6 @@ from ..errors import DatabaseUnavailable, HeadscopeError, StorageFull
 T = TypeVar("T")
 # Connections of one process that stay open.
 POOL = 5
-# A connection that was not used for this long (s), less than a restart of the server takes, is checked before it is used.
-IDLE_SECONDS = 0.1
 # After a timeout, connecting fails at once for this long (s): otherwise every request would wait for its own timeout.
 PAUSE_SECONDS = 0.5
 # For the server: it ends a transaction whose client stands still, and so releases its locks.
@@ -46,9 +44,8 @@ def engine(url: str, seconds: float, connections: int) -> sa.Engine:
         pool_size=POOL,
         max_overflow=max(connections - POOL, 0),
         pool_timeout=seconds,
+        pool_pre_ping=True,  # the server may have been restarted
     )
-    sa.event.listen(made, "checkin", _note_use)
-    sa.event.listen(made, "checkout", _check)
     sa.event.listen(made, "begin", _begin)
     return made
 
@@ -56,20 +53,6 @@ def engine(url: str, seconds: float, connections: int) -> sa.Engine:
 def _begin(connection: sa.Connection) -> None:
     if connection.get_execution_options().get("change") == "report":  # which does not wait for the disk
         connection.exec_driver_sql("SET LOCAL synchronous_commit = off")
-
-
-def _note_use(_: object, record: Any) -> None:
-    record.info["used"] = time.monotonic()
-
-
-def _check(connection: psycopg.Connection[Any], record: Any, _: object) -> None:
-    """Replace a connection that the server has closed since it was used last."""
-    if time.monotonic() - record.info.get("used", float("inf")) > IDLE_SECONDS:
-        try:
-            connection.execute("SELECT 1")
-            connection.rollback()
-        except psycopg.Error:
-            raise sa.exc.DisconnectionError from None
 
 
 class _Address:
