@@ -6,10 +6,10 @@ import os
 import secrets
 import subprocess
 import sys
-from unittest.mock import patch
 
 import pytest
 
+from headscope.core.lazy import LazyModule
 from headscope.jobs import tracing
 from headscope.settings import wants_traces
 from tests.support.cluster import Cluster
@@ -85,8 +85,10 @@ def test_off_unless_a_collector_is_named(
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """The server runs, and says once why there are no traces."""
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318")
-    with patch.object(tracing, "EXPORTER", "opentelemetry.exporter.nothing.of_the_kind"):
-        assert not tracing.start()
+    monkeypatch.setattr(tracing, "trace_export", LazyModule("headscope.jobs.trace_export"))
+    monkeypatch.delitem(sys.modules, "headscope.jobs.trace_export", raising=False)
+    monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
+    assert not tracing.start()
     assert "install headscope[otel]" in caplog.text
     assert tracing.current() == ""
 

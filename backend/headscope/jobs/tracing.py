@@ -6,9 +6,8 @@ with its jobs. Neither texts nor tokens become attributes, only ids, counts and 
 
 from __future__ import annotations
 
-import importlib.util
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,7 +22,6 @@ otel = LazyModule("opentelemetry.trace")
 trace_context = LazyModule("opentelemetry.trace.propagation.tracecontext")
 trace_export = LazyModule("headscope.jobs.trace_export")
 
-EXPORTER = "opentelemetry.exporter.otlp.proto.http"
 MISSING = "traces are not sent: install headscope[otel], which speaks OTLP over HTTP, or unset the OTEL_ variables"
 Problems = Mapping[str, Problem | None]
 
@@ -34,19 +32,12 @@ def start() -> bool:
     """Send the spans of this process to the collector that the environment names, if it names one, and return whether it does. Repeated calls change nothing."""
     global _on
     if not _on and wants_traces():
-        if _is_installed():
+        try:
             trace_export.start()
             _on = True
-        else:
+        except ModuleNotFoundError:
             logger.warning(MISSING)
     return _on
-
-
-def _is_installed() -> bool:
-    try:
-        return importlib.util.find_spec(EXPORTER) is not None
-    except ModuleNotFoundError:  # a package around it
-        return False
 
 
 def current() -> str:
@@ -58,27 +49,23 @@ def current() -> str:
 
 
 @contextmanager
-def running(jobs: Sequence[Job], worker: str) -> Iterator[Callable[[Problems], None]]:
+def running(jobs: Sequence[Job], worker: str, problems: Problems) -> Iterator[None]:
     """Trace a run of jobs: for each of them its time in the queue, and its run, as children of the request that asked for it.
 
-    The function that is yielded takes their problems. The span of the first job is the current one, so that the chunks of a study belong to it.
+    By the end `problems` has those of the jobs. The span of the first job is the current one, so that the chunks of a study belong to it.
     """
     if not (_on and jobs):
-        yield lambda problems: None
+        yield
         return
     spans = {job.id: _begin(job, {"headscope.worker": worker, "headscope.pass.jobs": len(jobs)}) for job in jobs}
-
-    def note(problems: Problems) -> None:
-        for id_, problem in problems.items():
-            if problem:
-                spans[id_].set_attribute("error.type", problem["code"])
-                spans[id_].set_status(otel.StatusCode.ERROR)
-
     try:
         with otel.use_span(spans[jobs[0].id], record_exception=False, set_status_on_exception=False):
-            yield note
+            yield
     finally:
-        for span in spans.values():
+        for id_, span in spans.items():
+            if problem := problems.get(id_):
+                span.set_attribute("error.type", problem["code"])
+                span.set_status(otel.StatusCode.ERROR)
             span.end()
 
 

@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
@@ -19,6 +19,7 @@ from . import tracing
 from .job import End, Job, Problem, Run, Worker, outcome, timed_out
 from .job_database import JobDatabase
 from .progress import ProgressReporter
+from .tracing import Problems
 
 logger = logging.getLogger("headscope.jobs")
 
@@ -26,9 +27,6 @@ logger = logging.getLogger("headscope.jobs")
 HEARTBEAT_SECONDS, IDLE_HEARTBEATS = 1.0, 5
 # A process that is still busy this long (s) after the time limit of a job ends.
 GRACE_SECONDS = 10.0
-
-
-Problems = Mapping[str, Problem | None]
 
 
 class Engine(Protocol):
@@ -106,9 +104,9 @@ class WorkerProcess:
             del self._ends[: len(ends)]
             self._since, self._running = time.monotonic(), [Run(job.id, job.run) for job in jobs]
         try:
-            with tracing.running(jobs, self._worker.name) as note:
-                problems = self._run(jobs) if jobs else {}
-                note(problems)
+            problems = dict[str, Problem | None]()
+            with tracing.running(jobs, self._worker.name, problems):
+                problems |= self._run(jobs) if jobs else {}
             if self._late and len(jobs) > 1:
                 for job in jobs:
                     self._database.requeue(job.id, job.run, "The jobs of one pass took too long; trying again, alone.")
