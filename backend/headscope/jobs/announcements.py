@@ -11,7 +11,7 @@ from ..core.lazy import redis
 from ..core.optional_redis import OptionalRedis
 
 CHANNEL = "headscope:jobs"
-# An announcement times out after this long (s), and a lost connection is opened again after RETRY_SECONDS.
+# An announcement times out after this long (s), and a listener opens a lost connection again after RETRY_SECONDS, however often that fails.
 TIMEOUT_SECONDS, RETRY_SECONDS = 0.2, 5.0
 # Announcements that arrive within this time (s) count as one.
 GATHER_SECONDS = 0.05
@@ -35,17 +35,10 @@ def listen(url: str, announce: Announce) -> None:
 
 
 def _listen(url: str, announce: Announce) -> None:
-    while True:
-        try:
-            client: Any = redis.Redis.from_url(url, decode_responses=True, retry=None, health_check_interval=10)
-            with client, client.pubsub(ignore_subscribe_messages=True) as channel:
-                channel.subscribe(CHANNEL)
-                _forward(channel, announce)
-        except redis.RedisError:
-            time.sleep(RETRY_SECONDS)
-
-
-def _forward(channel: Any, announce: Announce) -> None:
+    retry = redis.retry.Retry(redis.backoff.ConstantBackoff(RETRY_SECONDS), -1)
+    client: Any = redis.Redis.from_url(url, decode_responses=True, retry=retry, health_check_interval=10)
+    channel = client.pubsub(ignore_subscribe_messages=True)
+    channel.subscribe(CHANNEL)
     while True:
         ids, message = set(), channel.get_message(timeout=RETRY_SECONDS)
         while message is not None:
