@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple
+
+from pydantic import TypeAdapter
 
 from ..errors import Cancelled, QueueFull, TimedOut
 
@@ -93,15 +94,9 @@ class Worker:
     host: str = ""
     seen: float = 0.0
 
-    def to_json(self) -> str:
-        """Return the worker as JSON."""
-        return json.dumps({**asdict(self), "warm": sorted(self.warm), "models": sorted(self.models)})
 
-    @staticmethod
-    def from_json(text: str) -> Worker:
-        """Return the worker of such JSON."""
-        values = json.loads(text)
-        return Worker(**{**values, "warm": frozenset(values["warm"]), "models": frozenset(values["models"])})
+# Workers as JSON, in the database.
+WORKERS = TypeAdapter(Worker)
 
 
 class Run(NamedTuple):

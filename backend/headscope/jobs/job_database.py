@@ -28,6 +28,7 @@ from .job import (
     LARGEST_GROUP,
     NO_LIMITS,
     TERMINAL,
+    WORKERS,
     End,
     Job,
     Limits,
@@ -163,7 +164,7 @@ class JobDatabase(TaskSending):
 
         Any other of its jobs is requeued: the response to its claim was lost.
         """
-        state = {"state": worker.to_json(), "seen": NOW}
+        state = {"state": WORKERS.dump_json(worker).decode(), "seen": NOW}
         statement = self._database.insert(workers).values(name=worker.name, **state)
         with self._database.change("report") as connection:
             connection.execute(statement.on_conflict_do_update(index_elements=["name"], set_=state))

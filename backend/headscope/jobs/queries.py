@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from ..database import NOW
 from ..database.tables import grants, jobs, owners, workers
 from .grants import Grants
-from .job import Job, JobKind, Worker
+from .job import WORKERS, Job, JobKind, Worker
 
 # A worker without a heartbeat for this long (s) is no longer listed.
 GONE_SECONDS = 60.0
@@ -61,12 +61,13 @@ class JobQueries(Grants):
     def waiting(self, owner: str | None = None) -> int:
         """Return the number of queued jobs, of one owner or of all."""
         mine = [] if owner is None else [jobs.c.owner == owner]
-        return int(self._value(sa.select(sa.func.count()).select_from(jobs).where(QUEUED, *mine)))
+        [(number,)] = self._rows(sa.select(sa.func.count()).select_from(jobs).where(QUEUED, *mine))
+        return int(number)
 
     def oldest(self) -> float | None:
         """Return when the oldest queued job was accepted; None if none is queued."""
-        found: float | None = self._value(sa.select(sa.func.min(jobs.c.created)).where(QUEUED))
-        return found
+        [(created,)] = self._rows(sa.select(sa.func.min(jobs.c.created)).where(QUEUED))
+        return None if created is None else float(created)
 
     def position(self, job: Job) -> int | None:
         """Return the largest number of jobs that may be taken before this queued one; None if it is not queued.
@@ -104,7 +105,7 @@ class JobQueries(Grants):
         """Return the workers with a heartbeat in the last minute, by name."""
         listed = sa.select(workers.c.state, workers.c.seen).where(workers.c.seen > NOW - GONE_SECONDS)
         rows = self._rows(listed.order_by(workers.c.name))
-        return [replace(Worker.from_json(state), seen=seen) for state, seen in rows]
+        return [replace(WORKERS.validate_json(state), seen=seen) for state, seen in rows]
 
     def now(self) -> float:
         """Return the time of the database in s since 1970, the only clock that times are compared with."""
@@ -121,10 +122,6 @@ class JobQueries(Grants):
 
     def _pairs(self, query: sa.Select[Any]) -> dict[str, Any]:
         return dict(self._rows(query))
-
-    def _value(self, query: sa.Select[Any]) -> Any:
-        with self._database.read() as connection:
-            return connection.execute(query).scalar()
 
     def _find(self, *conditions: sa.ColumnElement[bool], newest: int | None = None) -> list[Job]:
         """Return the jobs that fulfil the conditions, in the order of an owner's queue, or the `newest` ones, newest first."""
