@@ -22,8 +22,8 @@ def work(sending: Connection, number: int, *, killed: bool = False) -> None:
     """Count, in a child."""
     metrics.send_to(sending)
     for _ in range(number):
-        metrics.count("study_inputs", 2)
-        metrics.observe("run_seconds", LABELS, 0.2)
+        metrics.add("study_inputs", 2)
+        metrics.add("run_seconds", 0.2, **LABELS)
     if killed:
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -44,7 +44,7 @@ def observed(part: str, **labels: str) -> float:
 def test_what_children_count_is_added_up() -> None:
     """Several children at once, one of which is killed; a scrape has everything that was counted before it."""
     before, runs, seconds = counted("study_inputs"), observed("count"), observed("sum")
-    metrics.count("study_inputs", 5)
+    metrics.add("study_inputs", 5)
     children = [run(100), run(1), run(20, killed=True)]
     for child in children:
         child.join()
@@ -82,7 +82,7 @@ def test_metrics_are_served_on_an_address() -> None:
     """A second process on the same address is told to take another one, and so is one with an address of another machine."""
     address = f"127.0.0.1:{free_port()}"
     metrics.serve(address)
-    metrics.count("model_loads")
+    metrics.add("model_loads")
     text = httpx.get(f"http://{address}/metrics", trust_env=False).text
     assert f"headscope_model_loads_total {counted('model_loads')}" in text.splitlines()
     for other in (address, "192.0.2.1:9101", "127.0.0.1:99999"):

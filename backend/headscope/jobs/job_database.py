@@ -276,7 +276,7 @@ class JobDatabase(TaskSending):
         """Requeue jobs whose worker was lost. They fail after ATTEMPTS workers, or once they have run for `seconds`."""
         names = {job.worker for job in lost if self._settle(job, seconds)}
         if names:
-            metrics.count("worker_losses", len(names))
+            metrics.add("worker_losses", len(names))
 
     def _settle(self, job: Job, seconds: float) -> bool:
         if job.started is not None and self.now() - job.started > seconds:

@@ -10,7 +10,7 @@ import json
 import multiprocessing
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from multiprocessing.connection import Connection
@@ -51,27 +51,18 @@ _metrics: dict[str, Counter | Histogram] = {
 _parent: Connection | None = None  # of a child process
 
 
-def count(name: str, number: float = 1) -> None:
-    """Add to one of COUNTERS."""
-    _add(name, {}, number)
-
-
-def observe(name: str, labels: Mapping[str, str], seconds: float) -> None:
-    """Add to one of HISTOGRAMS, under values for LABELS. The caller must bound the number of values."""
-    _add(name, labels, seconds)
-
-
 def send_to(parent: Connection) -> None:
     """Make this process a child: what it counts goes to the `sending` end of its parent's relay."""
     global _parent
     _parent = parent
 
 
-def _add(name: str, labels: Mapping[str, str], value: float) -> None:
+def add(name: str, value: float = 1, **labels: str) -> None:
+    """Add to one of COUNTERS, or seconds to one of HISTOGRAMS, under values for LABELS. The caller must bound the number of these."""
     metric = _metrics[name]
     if _parent is not None:
         with suppress(OSError):  # full or closed: the count is lost, but no job waits
-            _parent.send_bytes(json.dumps((name, labels, value)).encode())
+            _parent.send_bytes(json.dumps((name, value, labels)).encode())
     elif isinstance(metric, Counter):
         metric.inc(value)
     else:
@@ -99,7 +90,8 @@ class Relay(Collector):
     def _receive(self) -> None:
         with self._lock:
             while self._receiving.poll():
-                _add(*json.loads(self._receiving.recv_bytes()))
+                name, value, labels = json.loads(self._receiving.recv_bytes())
+                add(name, value, **labels)
 
 
 @cache

@@ -333,7 +333,7 @@ class Service:
             if not self.results.quarantine(id_):
                 return
             logger.warning("%s %s is corrupt on disk: quarantined, will be computed again", _noun(kind), id_)
-            metrics.count("corrupt_results")
+            metrics.add("corrupt_results")
             job = self.database.get(id_)
             if job is None:
                 raise unknown_job(kind)

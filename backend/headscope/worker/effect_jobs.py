@@ -60,7 +60,7 @@ class EffectJobs:
             for name, layers in maps.items():
                 for number, heads in enumerate(layers):
                     writer.write(name, number, 0, heads)
-            metrics.count("written_bytes", writer.finish(document, {}))
+            metrics.add("written_bytes", writer.finish(document, {}))
 
     def _compute(self, job: Job, analysis: AnalysisRequest, request: EffectRequest, progress: ReportProgress) -> Effect:
         model = self._load(job, analysis.model, progress, analysis.dtype)

@@ -86,7 +86,7 @@ class AnalysisEngine:
         """Return the model of these files for analyses in `dtype`, loading it if necessary. Evicts the least recently used models beyond warm_bytes."""
         key = located.digest(), _kept_dtype(located, dtype)
         if key not in self._models:
-            metrics.count("model_loads")
+            metrics.add("model_loads")
             model = self._load(located, progress, dtype)
             # After a download or a conversion, the digest of its files and their types are known.
             key = model.digest, _kept_dtype(located if model.source is None else model.source, dtype)
@@ -202,7 +202,7 @@ class AnalysisEngine:
             return {task.job.id: _log_end(task.job, error) for task in tasks}
         loaded = time.perf_counter() - started
         outcomes = pipeline.run_many(
-            model, tasks, limit=self._settings.job_bytes, on_pass=lambda: metrics.count("forward_passes")
+            model, tasks, limit=self._settings.job_bytes, on_pass=lambda: metrics.add("forward_passes")
         )
         problems = dict[str, Problem | None]()
         for task, outcome in zip(tasks, outcomes, strict=True):
@@ -222,7 +222,7 @@ class AnalysisEngine:
             written = task.sink.finish({**result.to_document(), "id": task.job.id}, result.to_arrays())
         except EXPECTED as error:
             return error
-        metrics.count("written_bytes", written)
+        metrics.add("written_bytes", written)
         return None
 
     def _request(self, payload: str) -> AnalysisRequest:
@@ -233,7 +233,7 @@ class AnalysisEngine:
         """Record the durations of an analysis. To bound the number of time series, all models that are named by a hub id count as "other"."""
         model = "other" if "/" in request.model else request.model
         for name, value in seconds.items():
-            metrics.observe(f"{name}_seconds", {"model": model, "lens": next(iter(request.lens_names), "none")}, value)
+            metrics.add(f"{name}_seconds", value, model=model, lens=next(iter(request.lens_names), "none"))
 
 
 def _kept_dtype(located: Located, dtype: str) -> str:

@@ -29,4 +29,4 @@ class HeadScoreJobs:
         progress(1.0, "writing", "", force=True)
         document: dict[str, Any] = {"kind_of": job.kind, **payload, "result": found.to_document()}
         with self._results.writer(job.id, (job.id, job.run)) as writer:
-            metrics.count("written_bytes", writer.finish(document, {}))
+            metrics.add("written_bytes", writer.finish(document, {}))

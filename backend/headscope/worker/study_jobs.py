@@ -85,7 +85,7 @@ class StudyJobs:
         summary = total.summary(StudyRequest.model_validate(payload["request"]), payload["dataset"])
         progress(1.0, "writing", "", force=True)
         with self._results.writer(job.id, (job.id, job.run)) as writer:
-            metrics.count("written_bytes", writer.finish(summary.document, summary.arrays))
+            metrics.add("written_bytes", writer.finish(summary.document, summary.arrays))
         for part in parts:
             self._results.delete(part.id)
 
@@ -128,12 +128,12 @@ class StudyJobs:
             request,
             limit=self._settings.job_bytes,
             progress=report,
-            on_pass=lambda: metrics.count("forward_passes"),
+            on_pass=lambda: metrics.add("forward_passes"),
         )
         document: dict[str, Any] = {"kind_of": "chunk", "aggregate": aggregate.document}
         with self._results.writer(part.id, part.attempt) as writer:
-            metrics.count("written_bytes", writer.finish(document, aggregate.arrays))
-        metrics.count("study_inputs", size)
+            metrics.add("written_bytes", writer.finish(document, aggregate.arrays))
+        metrics.add("study_inputs", size)
         return aggregate
 
     def _models(self, part: ChunkJob, request: StudyRequest, rows: Chunk, progress: ReportProgress) -> list[Model]:
