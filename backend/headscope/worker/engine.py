@@ -72,6 +72,7 @@ class AnalysisEngine:
         effects = EffectJobs(self._results, uploads, self._load_accepted, self._request)
         scores = HeadScoreJobs(self._results, self._load_accepted)
         self._alone = {"effect": effects.effect, "head-scores": scores.head_scores, "chunk": self._studies.chunk}
+        self._alone["download"] = self._download
         # By digest and the type of their weights.
         self._models: OrderedDict[tuple[str, str], Model] = OrderedDict()
         self.warm: frozenset[str] = frozenset()  # digests of the loaded models, read by other threads
@@ -130,8 +131,6 @@ class AnalysisEngine:
 
         An error of one job does not affect the others.
         """
-        if jobs[0].kind == "download":
-            return {job.id: self._download(job, reporter) for job in jobs}
         if jobs[0].kind != "analysis":
             return {job.id: self._run_alone(job, reporter) for job in jobs}
         problems = dict[str, Problem | None]()
@@ -148,27 +147,21 @@ class AnalysisEngine:
                     problems[job.id] = None
             return problems | (self._analyse(tasks) if tasks else {})
 
-    def _download(self, job: Job, reporter: ProgressReporter) -> Problem | None:
-        """Download a model into the hub's cache and check its files; return the problem, or None."""
-        _log_start(job)
-        progress = _Progress(reporter, job)
+    def _download(self, job: Job, progress: ReportProgress) -> None:
+        """Download a model into the hub's cache and check its files."""
 
         def report(done: int, total: int) -> None:
             # Always reported: the wait after the last bytes may be long.
             progress(done / total if total else 0.0, "loading", _downloaded(done, total), force=True)
 
-        try:
-            located = self._catalog.locate(json.loads(job.payload)["model"])
-            self._catalog.check(located)
-            folder = located.folder or loading.fetch(located, report)
-            safety.check(folder)
-            self._catalog.check(self._catalog.locate(located.name))
-        except EXPECTED as error:
-            return _log_end(job, error)
-        return _log_end(job, None)
+        located = self._catalog.locate(json.loads(job.payload)["model"])
+        self._catalog.check(located)
+        folder = located.folder or loading.fetch(located, report)
+        safety.check(folder)
+        self._catalog.check(self._catalog.locate(located.name))
 
     def _run_alone(self, job: Job, reporter: ProgressReporter) -> Problem | None:
-        """Compute an effect, head scores or a chunk of a study, or merge all chunks; return the problem, or None."""
+        """Compute an effect, head scores or a chunk of a study, merge all chunks, or download a model; return the problem, or None."""
         _log_start(job)
         progress = _Progress(reporter, job)
         try:
