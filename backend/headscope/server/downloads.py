@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
 
 from .. import logs
 from ..errors import Forbidden, StoreUnavailable, Unknown
-from ..jobs import LOCAL, Job, JobDatabase, Limits, Watcher, Work
+from ..jobs import LOCAL, Job, Watcher, Work
 from ..models import hub_cache
 from ..models.catalog import Catalog
 from ..models.located import Located
-from ..settings import Settings
+from .single_jobs import SingleJobs
 
 # Behind single analyses.
 PRIORITY = 1
@@ -22,15 +21,8 @@ IN_FOLDER = "This model is in a folder of the server and is not removed from her
 class Downloads:
     """Downloads of models. Methods block; the API calls them in threads."""
 
-    def __init__(
-        self, settings: Settings, catalog: Catalog, database: JobDatabase, watcher: Watcher, wake: Callable[[], None]
-    ) -> None:
-        self._settings, self._catalog, self._database = settings, catalog, database
-        self._watcher, self._wake = watcher, wake
-
-    def _changed(self) -> None:
-        self._wake()
-        self._watcher.poke()
+    def __init__(self, catalog: Catalog, jobs: SingleJobs, watcher: Watcher) -> None:
+        self._catalog, self._jobs, self._database, self._watcher = catalog, jobs, jobs.database, watcher
 
     def submit(self, model: str, owner: str | None = None) -> str | None:
         """Queue the download of a model for `owner`, and return the job's id; None if the model is on this machine already.
@@ -44,9 +36,8 @@ class Downloads:
         id_ = job_id(located)
         payload = json.dumps({"model": model})
         work = Work(id_, payload, owner=owner or LOCAL, request_id=logs.request_id(), kind="download")
-        limits = Limits(self._settings.max_queue, self._settings.user_queue if owner else None)
-        self._database.enqueue([work], priority=PRIORITY, limits=limits)
-        self._changed()
+        self._jobs.enqueue([work], owner, priority=PRIORITY)
+        self._watcher.poke()
         return id_
 
     async def ended(self, id_: str, seconds: float) -> None:
@@ -64,7 +55,7 @@ class Downloads:
         if job is None:
             return False
         if self._database.cancel(job.id, owner):
-            self._changed()
+            self._watcher.poke()
             return True
         if job.terminal:
             self._database.forget(job.id, owner)

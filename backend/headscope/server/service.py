@@ -25,7 +25,6 @@ from ..jobs import (
     Job,
     JobDatabase,
     JobKind,
-    Limits,
     Watcher,
     Worker,
     announcements,
@@ -93,10 +92,8 @@ class Service:
             self._build_embedded() if settings.redis_url is None else self._build_cluster(settings.redis_url)
         )
         self._supervisors = [self.jobs]
-        self.studies = Studies(
-            settings, self._admission, self.datasets, self.results, self.inputs, self.database, self.jobs.wake
-        )
-        single = SingleJobs(settings, self.results, self.database, self.jobs.wake)
+        self._single = single = SingleJobs(settings, self.results, self.database, self.jobs.wake)
+        self.studies = Studies(settings, self._admission, self.datasets, self.inputs, single)
         self.effects = Effects(settings, self.catalog, single, self.datasets)
         self.head_scores = HeadScoring(self.catalog, single)
         self.downloads = self._build_downloads()
@@ -132,7 +129,8 @@ class Service:
         if self.settings.redis_url is None:
             jobs = self._build_embedded(downloads=True)
             self._supervisors.append(jobs)
-        return Downloads(self.settings, self.catalog, self.database, self.watcher, jobs.wake)
+        single = SingleJobs(self.settings, self.results, self.database, jobs.wake)
+        return Downloads(self.catalog, single, self.watcher)
 
     def _discard_ended(self) -> None:
         stores.discard_ended(self.results, self.database)
@@ -202,9 +200,7 @@ class Service:
             for one, request in zip(work, requests, strict=True):
                 if one.id in missing and request.image is not None:
                     self.inputs.put_bytes(request.image.encode())
-            limits = Limits(self.settings.max_queue, self.settings.user_queue if owner else None)
-            self.database.enqueue(missing.values(), batch=named, priority=1 if named else 0, limits=limits)
-            self.jobs.wake()
+            self._single.enqueue(missing.values(), owner, named, 1 if named else 0)
             logger.info("accepted", extra={"jobs": len(missing), "first": next(iter(missing)), "batch": named})
         if owner:
             for id_ in stored:

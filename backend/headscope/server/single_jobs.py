@@ -1,9 +1,9 @@
-"""Jobs on a server that have one result, such as effects and head scores."""
+"""Queueing jobs on a server, and those that have one result, such as effects and head scores."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -39,10 +39,14 @@ class SingleJobs:
                 self.database.grant(id_, owner)
             return id_, True
         work = Work(id_, json.dumps(payload), model, owner=owner or LOCAL, request_id=logs.request_id(), kind=kind)
-        limits = Limits(self.settings.max_queue, self.settings.user_queue if owner else None)
-        self.database.enqueue([work], batch=batch, limits=limits)
-        self.wake()
+        self.enqueue([work], owner, batch)
         return id_, False
+
+    def enqueue(self, work: Iterable[Work], owner: str | None, batch: str | None = None, priority: int = 0) -> None:
+        """Queue work within the limits of `owner`, and have it run. Raises QueueFull."""
+        limits = Limits(self.settings.max_queue, self.settings.user_queue if owner else None)
+        self.database.enqueue(work, batch=batch, priority=priority, limits=limits)
+        self.wake()
 
     def find_field(self, id_: str, kind: JobKind, name: str) -> str | None:
         """Return a field of a job's payload, or of its result: what it is about. None for an id of any other kind."""

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .. import logs
 from ..errors import BudgetExceeded
-from ..jobs import LOCAL, Job, JobDatabase, Limits, Work
+from ..jobs import LOCAL, Job, Work
 from ..settings import Settings
-from ..store import Blobs, Results
+from ..store import Blobs
 from ..studies.data.dataset import Dataset, Row
 from ..studies.plan import Chunk, ChunkPlan, chunk_id, select_rows
 from ..studies.request import StudyRequest
 from .admission import Admission
 from .datasets import Datasets
+from .single_jobs import SingleJobs
 
 logger = logging.getLogger("headscope")
 # Behind single analyses; in order of arrival among batches.
@@ -31,13 +32,11 @@ class Studies:
         settings: Settings,
         admission: Admission,
         datasets: Datasets,
-        results: Results,
         inputs: Blobs,
-        database: JobDatabase,
-        wake: Callable[[], None],
+        jobs: SingleJobs,
     ) -> None:
         self._settings, self._admission, self._datasets = settings, admission, datasets
-        self._results, self._inputs, self._database, self._wake = results, inputs, database, wake
+        self._inputs, self._jobs = inputs, jobs
 
     def submit(self, request: StudyRequest, owner: str | None = None) -> tuple[str, bool]:
         """Check and queue a study for `owner`, and return its id and whether its result was stored; None is the one user of a server without users.
@@ -51,9 +50,9 @@ class Studies:
         if tokenizer:
             self._admission.check_study_size(request, planned.longest)
         id_ = request.key(digests, planned.digest)
-        if self._results.has(id_):
+        if self._jobs.results.has(id_):
             if owner:
-                self._database.grant(id_, owner)
+                self._jobs.database.grant(id_, owner)
             return id_, True
         parts = [
             [request.chunk_key(digests, chunk.digest), self._store_chunk(request, chunk), len(chunk), chunk.tokens]
@@ -90,12 +89,10 @@ class Studies:
         self._enqueue(job.work, None)
 
     def _enqueue(self, study: Work, owner: str | None) -> None:
-        job = self._database.get(study.id)
+        job = self._jobs.database.get(study.id)
         chunks = [] if job and not job.terminal else _chunk_work(study)
-        limits = Limits(self._settings.max_queue, self._settings.user_queue if owner else None)
         # In this order, so that the job that merges is taken last.
-        self._database.enqueue([*chunks, study], batch=study.id, priority=PRIORITY, limits=limits)
-        self._wake()
+        self._jobs.enqueue([*chunks, study], owner, study.id, PRIORITY)
         logger.info("accepted", extra={"jobs": len(chunks) + 1, "first": study.id, "batch": study.id})
 
 
