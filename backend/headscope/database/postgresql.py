@@ -87,34 +87,24 @@ class _ImpatientConnection(psycopg.Connection[Any]):
     server: _Address | None = None
 
     def wait(self, gen: Generator[Wait, Ready | int, T], *arguments: Any, **options: Any) -> T:
-        if self.server is None:
-            return super().wait(gen, *arguments, **options)
+        return super().wait(self._limited(gen, self.server) if self.server else gen, *arguments, **options)
+
+    def _limited(self, gen: Generator[Wait, Ready | int, T], server: _Address) -> Generator[Wait, Ready | int, T]:
+        """Run a generator of psycopg, which is resumed with Ready.NONE while nothing arrives; after too long, close the connection."""
+        since = time.monotonic()
         try:
-            return super().wait(_limited(gen, self.server.seconds), *arguments, **options)
-        except _Silent:
-            self.server.pause()
-            self.pgconn.finish()
-            raise psycopg.OperationalError("the server is silent") from None
-
-
-class _Silent(Exception):
-    """The server has sent nothing for too long."""
-
-
-def _limited(gen: Generator[Wait, Ready | int, T], seconds: float) -> Generator[Wait, Ready | int, T]:
-    """Run a generator of psycopg, which is resumed with Ready.NONE while nothing arrives. Raises _Silent after `seconds` of that."""
-    since = time.monotonic()
-    try:
-        wanted = next(gen)
-        while True:
-            ready = yield wanted
-            if ready:
-                since = time.monotonic()
-            elif time.monotonic() - since > seconds:
-                raise _Silent
-            wanted = gen.send(ready)
-    except StopIteration as end:
-        return cast("T", end.value)
+            wanted = next(gen)
+            while True:
+                ready = yield wanted
+                if ready:
+                    since = time.monotonic()
+                elif time.monotonic() - since > server.seconds:
+                    server.pause()
+                    self.pgconn.finish()
+                    raise psycopg.OperationalError("the server is silent")
+                wanted = gen.send(ready)
+        except StopIteration as end:
+            return cast("T", end.value)
 
 
 def problem(error: sa.exc.DBAPIError) -> HeadscopeError | None:
