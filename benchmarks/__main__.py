@@ -32,6 +32,9 @@ BENCHMARKS = (
     "load",
     "growth",
     "find",
+    "waiting",
+    "generation",
+    "scaling",
     "page",
     "page_head",
     "page_zoom",
@@ -96,9 +99,13 @@ def judge(found: dict[str, Any], *, keep: bool) -> str | None:
 
 
 def _beside(one: record.Compared) -> dict[str, Any]:
+    goal = record.goal_of(one.name)
+    aimed = (
+        {} if goal is None else {"goal": f"{goal:g}", "met": "yes" if record.is_met(one.name, one.now, goal) else "no"}
+    )
     earlier = {"on record": f"{min(one.earlier):g} to {max(one.earlier):g}"} if one.earlier else {}
     worse = {"worse": "yes"} if one.worse else {}
-    return {"ratio": one.name, "now": one.now.text(1, 2), **earlier, "runs": len(one.earlier), **worse}
+    return {"ratio": one.name, "now": one.now.text(1, 2), **aimed, **earlier, "runs": len(one.earlier), **worse}
 
 
 def _commit() -> str:

@@ -30,12 +30,43 @@ class Tracked(NamedTuple):
 
 
 TRACKED = {
-    "lenses": Tracked(r"_ratio$", "lower", {"lengths": (128,), "decoder_lengths": (51,), "repeats": 5}),
+    "lenses": Tracked(
+        r"_ratio$|^effective_adds_percent$", "lower", {"lengths": (128,), "decoder_lengths": (51,), "repeats": 5}
+    ),
     "targets": Tracked(r" \d+$", "lower", {"lengths": (128,), "repeats": 5}),
     "effects": Tracked(r"_of_", "lower", {"lengths": (32,), "repeats": 3}),
     "memory": Tracked(r"^ratio$", "lower", {"repeats": 3}),
     "batch": Tracked(r" times the loop$", "higher", {"lengths": (16,), "repeats": 5}),
     "study": Tracked(r"^ratio$", "higher", {"count": 500}),
+    "generation": Tracked(r"^ratio$", "higher", {"new": 64, "repeats": 3}),
+    "scaling": Tracked(
+        r"^exponent$",
+        "lower",
+        {
+            "tokens": (32, 128, 512),
+            "heads": ((6, 12), (12, 12), (24, 16)),
+            "inputs": (10, 100, 1_000),
+            "repeats": 3,
+        },
+    ),
+    "waiting": Tracked(r"^of_goal$", "lower", {"repeats": 3}),
+}
+# Goals by the names of ratios, as regular expressions; the first that fits counts.
+GOALS = {
+    r"targets: lens effective, bert-base 32": 1.02,
+    r"targets: lens effective, bert-base 128": 1.12,
+    r"targets: lens effective, bert-base 512": 1.08,
+    r"targets: lens effective, gpt2-small 128": 1.12,
+    r"targets: lens effective, gpt2-small \d+": 1.2,
+    r"targets: default measures, bert-base \d+": 1.08,
+    r"targets: default measures, gpt2-small \d+": 1.2,
+    r"lenses: smollm2, \w+, 51, effective_adds_percent": 10,
+    r"lenses: smollm2, \w+, \d+, effective_adds_percent": 20,
+    r"lenses: random, 128, analysis_ratio": 1.15,
+    r"lenses: random, 512, analysis_ratio": 1.25,
+    r"study: .*": 0.85,
+    r"generation: .*": 0.8,
+    r"waiting: .*": 1,
 }
 Ratios = dict[str, Spread]
 
@@ -63,14 +94,27 @@ def _read(benchmark: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[s
                 yield f"{benchmark}: {', '.join([*of, column])}", spread
 
 
+def goal_of(name: str) -> float | None:
+    """Return the goal of a ratio, None if it has none."""
+    return next((goal for pattern, goal in GOALS.items() if re.fullmatch(pattern, name)), None)
+
+
+def is_met(name: str, now: Spread, goal: float) -> bool:
+    """Return whether the median of a ratio meets its goal."""
+    return now.median <= goal if TRACKED[name.partition(":")[0]].better == "lower" else now.median >= goal
+
+
 def load(path: Path = RECORD) -> list[dict[str, Any]]:
     """Return the record, oldest first."""
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
 
 
 def append(machine: Mapping[str, Any], ratios: Ratios, path: Path = RECORD, **about: str) -> None:
-    """Add a run to the record; `about` are other facts about it, such as its commit."""
-    entry = {**about, "machine": dict(machine), "ratios": {name: list(spread) for name, spread in ratios.items()}}
+    """Add a run to the record, with the goals of its ratios and those that it missed; `about` are other facts about it, such as its commit."""
+    goals = {name: goal for name, goal in ((name, goal_of(name)) for name in ratios) if goal is not None}
+    missed = [name for name, goal in goals.items() if not is_met(name, ratios[name], goal)]
+    found = {name: list(spread) for name, spread in ratios.items()}
+    entry = {**about, "machine": dict(machine), "ratios": found, "goals": goals, "missed": missed}
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps(entry) + "\n")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import statistics
 from pathlib import Path
 from typing import Any
@@ -111,7 +112,7 @@ def proof() -> str:
 
 
 def ratios() -> str:
-    """Return the latest ratios on record, each beside the smallest and largest medians of the results on the same machine."""
+    """Return the latest ratios on record beside their goals and the medians on the same machine, and what bounds those that miss their goal."""
     path = FOLDER / "ratios.jsonl"
     runs = [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
     if not runs:
@@ -126,11 +127,21 @@ def ratios() -> str:
     for name, (median, low, high) in last["ratios"].items():
         benchmark, _, what = name.partition(": ")
         medians = [run[name][0] for run in alike if name in run]
-        rows.append(
-            (benchmark, what, f"{median:g} ({low:g}-{high:g})", f"{min(medians):g}-{max(medians):g} ({len(medians)})")
-        )
-    head = ("benchmark", "ratio", "latest result", "medians on record (number)")
-    return f"{_machine(last)} Commit {last['commit']}, {last['date']}.\n\n{table(head, rows)}"
+        goal = f"{last['goals'][name]:g}" if name in last["goals"] else "–"
+        earlier = f"{min(medians):g}-{max(medians):g} ({len(medians)})"
+        rows.append((benchmark, what, f"{median:g} ({low:g}-{high:g})", goal, earlier))
+    head = ("benchmark", "ratio", "latest result", "goal", "medians on record (number)")
+    parts = [f"{_machine(last)} Commit {last['commit']}, {last['date']}.", table(head, rows)]
+    if last["missed"]:
+        bounds = read("bounds")
+        missed = [f"- `{name}`: {_bound(name, bounds)}" for name in last["missed"]]
+        parts += ["Ratios that miss their goal, and what bounds them by a profile:", "\n".join(missed)]
+    return "\n\n".join(parts)
+
+
+def _bound(name: str, bounds: dict[str, str]) -> str:
+    """Return the sentence of the first regular expression that fits a ratio's name."""
+    return next((text for pattern, text in bounds.items() if re.fullmatch(pattern, name)), "not profiled yet.")
 
 
 def _power(value: float | None) -> str:

@@ -90,6 +90,17 @@ def test_what_goes_on_record(tmp_path: Path) -> None:
     assert record.load(tmp_path / "none") == []
 
 
+def test_goals_go_on_record(tmp_path: Path) -> None:
+    """Each run has the goals of its ratios, and those it misses: a lower ratio is better, but that of speeds is not."""
+    slow = ratios("targets", {"method": "lens effective", "bert-base 128": "1.20 (1.10-1.30)"})
+    fast = ratios("study", {"inputs": 500, "ratio": "0.90 (0.80-0.95)"})
+    record.append(HERE, {**slow, **fast, **ratios("memory", {"ratio": "0.5 (0.4-0.6)"})}, tmp_path / "record")
+    (run,) = record.load(tmp_path / "record")
+    assert run["goals"] == {"targets: lens effective, bert-base 128": 1.12, "study: 500, ratio": 0.85}
+    assert run["missed"] == list(slow)
+    assert {pattern.partition(":")[0] for pattern in record.GOALS} <= set(record.TRACKED)
+
+
 @pytest.mark.parametrize("values", [[1.5, 1.25, 2.0], [-5.0, -23.0, 50.0]])
 def test_a_formatted_spread_can_be_read(values: list[float]) -> None:
     assert Spread.read(Spread.of(values).text(digits=2)) == Spread.of(values)

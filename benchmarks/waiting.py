@@ -1,0 +1,172 @@
+"""What one waits for: imports and commands, the first analysis of a server, warm ones, and maps on their way to a client, in ms.
+
+`import` and `command` are new processes, beside one that imports torch alone. `first analysis` is sent once /readyz answers, by a server that loads MiniLM at once and
+SmolLM2 when it is asked for it, and again after the process that runs models was killed. `over REST` is an analysis of 16 tokens with MiniLM, from the request to the
+answer, without the time that the model and the lenses took, by the server's own timing. `page's defaults` is an analysis with SmolLM2 of the page's lenses and
+measures, from the request to the answer. Rates are those of 60 maps of 512 tokens at a time over one connection, from a result that keeps maps, or factors.
+
+`of_goal` is the time over the goal, which is met up to 1; of a rate, the goal over the rate.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tests.support.server import API, Server
+
+from headscope.models.catalog import Catalog
+from headscope.settings import Settings
+
+from .common import Spread
+from .costs import DEFAULT_MEASURES
+from .study_memory import WORDS
+
+REPEATS = 5
+# What a new process runs, and its goal in ms.
+PROCESSES = {
+    "import torch": (["-c", "import torch"], None),
+    "import headscope": (["-c", "import headscope"], 50),
+    "command --help": (["-m", "headscope", "--help"], 250),
+    "import headscope.analyze": (["-c", "import headscope; headscope.analyze"], 2_000),
+}
+# Goals of the first analysis, in ms: of a server that is ready, and after the process that runs models was killed.
+FIRST = {"minilm": (500, 3_000), "smollm2": (800, 4_500)}
+WARM, DECODER = 12, {51: 250, 351: 1_100}
+# Of maps in float32 that a result keeps, and of those that are computed from factors, in MB/s.
+RATES = {"kept": 1_000, "computed": 250}
+LAYERS = 5  # read at once, of MiniLM's 6
+SMALLEST: dict[str, Any] = {"repeats": 1, "processes": ("import headscope",), "models": (), "tokens": 16}
+
+Rows = Iterator[dict[str, Any]]
+
+
+def measure(
+    repeats: int = REPEATS,
+    processes: tuple[str, ...] = tuple(PROCESSES),
+    models: tuple[str, ...] = tuple(FIRST),
+    tokens: int = 512,
+) -> list[dict[str, Any]]:
+    """Return one row per wait. `models` are those of first analyses; SmolLM2 is left out where it is not installed."""
+    installed = Catalog(Settings()).installed("smollm2").is_dir()
+    models = tuple(name for name in models if installed or name != "smollm2")
+    rows = [_process(name, repeats) for name in processes]
+    for model in models:
+        rows += _first(model, min(3, repeats))
+    with _server() as server:
+        rows += [*_warm(server, 6 * repeats), *_maps(server, "computed", tokens, 2 * repeats)]
+        if "smollm2" in models:
+            rows += _decoder(server, repeats)
+    with _server(keep="maps") as server:
+        rows += _maps(server, "kept", tokens, 2 * repeats)
+    return rows
+
+
+@contextmanager
+def _server(**settings: Any) -> Iterator[Server]:
+    """Run a server that sees the models of this user, with as many threads as torch takes."""
+    models = Catalog(Settings()).installed("smollm2").parent
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Server(Path(folder) / "home", models, threads=0, **settings) as server,
+    ):
+        yield server
+
+
+def _row(what: str, milliseconds: list[float], goal: float | None) -> dict[str, Any]:
+    digits = 0 if max(milliseconds) >= 100 else 1
+    row: dict[str, Any] = {"what": what, "ms": Spread.of(milliseconds).text(digits=digits)}
+    if goal is not None:
+        row |= {"goal": f"{goal} ms", "of_goal": Spread.of([one / goal for one in milliseconds]).text(1, 2)}
+    return row
+
+
+def _process(name: str, repeats: int) -> dict[str, Any]:
+    arguments, goal = PROCESSES[name]
+    return _row(name, [_timed(lambda: _run(arguments)) for _ in range(repeats + 1)][1:], goal)
+
+
+def _run(arguments: list[str]) -> None:
+    subprocess.run([sys.executable, *arguments], check=True, capture_output=True)
+
+
+def _timed(work: Callable[[], object]) -> float:
+    """Return the milliseconds that some work takes."""
+    began = time.perf_counter()
+    work()
+    return (time.perf_counter() - began) * 1e3
+
+
+def _first(model: str, repeats: int) -> Rows:
+    """Measure the first analysis of a server that is ready, and the first one after its process that runs models was killed."""
+    ready, killed = list[float](), list[float]()
+    for _ in range(repeats):
+        with _server(prewarm=True) as server:
+            ready.append(_timed(lambda: _analyse(server, model, "The cat sat.")))
+            server.kill_child()
+            killed.append(_timed(lambda: _analyse(server, model, "The dog sat.")))
+    yield _row(f"first analysis, {model}", ready, FIRST[model][0])
+    yield _row(f"after a kill, {model}", killed, FIRST[model][1])
+
+
+def _analyse(server: Server, model: str, text: str, **more: Any) -> dict[str, Any]:
+    """Return the document of a finished analysis."""
+    body = {"model": model, "text": text, "measures": list(DEFAULT_MEASURES), **more}
+    answer = server.post(body, headers={"Prefer": "wait=60"})
+    document: dict[str, Any] = answer.json()
+    assert document["status"] == "done", document
+    return document
+
+
+def _texts(words: int) -> Iterator[str]:
+    """Yield texts of so many words, each another one."""
+    draw = np.random.default_rng(0)
+    while True:
+        yield " ".join(draw.choice(WORDS, words))
+
+
+def _warm(server: Server, repeats: int) -> Rows:
+    """Measure what an analysis of 16 tokens takes beside the model and the lenses."""
+    beside, texts = list[float](), _texts(14)
+    for _ in range(repeats + 5):
+        began = time.perf_counter()
+        document = _analyse(server, "minilm", next(texts))
+        beside.append((time.perf_counter() - began) * 1e3 - document["timing_ms"]["total"])
+    yield _row("over REST, MiniLM, 16 tokens", beside[5:], WARM)
+
+
+def _decoder(server: Server, repeats: int) -> Rows:
+    """Measure warm analyses with SmolLM2."""
+    taken: dict[int, list[float]] = {count: [] for count in DECODER}
+    texts = _texts(max(DECODER))
+    for turn in range(repeats + 1):
+        for count, found in taken.items():
+            spent = _timed(partial(_analyse, server, "smollm2", next(texts), max_tokens=count))
+            found += [spent] if turn else []
+    for count, found in taken.items():
+        yield _row(f"page's defaults, SmolLM2, {count} tokens", found, DECODER[count])
+
+
+def _maps(server: Server, name: str, tokens: int, repeats: int) -> Rows:
+    """Measure the rate of maps as a client receives them."""
+    document = _analyse(server, "minilm", next(_texts(tokens)), max_tokens=tokens, lenses=["weights"])
+    rates = list[float]()
+    for turn in range(repeats + 1):
+        path = f"{API}/analyses/{document['id']}/maps/weights?layer={turn % 2}:{turn % 2 + LAYERS}"
+        began = time.perf_counter()
+        size = len(server.client.get(path).content)
+        rates.append(size / 1e6 / (time.perf_counter() - began))
+    yield {
+        "what": f"maps, {name}",
+        "MB/s": Spread.of(rates[1:]).text(),
+        "goal": f"{RATES[name]} MB/s",
+        "of_goal": Spread.of([RATES[name] / rate for rate in rates[1:]]).text(1, 2),
+    }
