@@ -34,7 +34,7 @@ def test_analyze_to_a_web_page(models: Path, tmp_path: Path) -> None:
 
 def test_export_site(models: Path, tmp_path: Path) -> None:
     """A list with relative links to one page per analysis; its sizes are bounded before, and nothing is replaced unless it is asked for."""
-    files = [tmp_path / name for name in ("first_text.safetensors", "First-text!.safetensors")]
+    files = [tmp_path / name for name in ("first_text.safetensors", "Fírst-text!.safetensors")]
     for file in files:
         ended = run(tmp_path / "home", "analyze", TEXT, "-m", "bert", "--out", str(file), models=models)
         assert ended.returncode == 0, ended.stderr
@@ -55,7 +55,7 @@ def test_export_site(models: Path, tmp_path: Path) -> None:
     assert "<title>Two &lt;texts&gt;</title>" in listed
     assert "script" not in re.sub("&lt;/script&gt;", "", listed)
     assert '<a href="index.html">← Two &lt;texts&gt;</a>' in pages["first-text.html"]
-    assert "<title>First text! · Two &lt;texts&gt;</title>" in pages["first-text-2.html"]
+    assert "<title>Fírst text! · Two &lt;texts&gt;</title>" in pages["first-text-2.html"]
     document = json.loads(page_responses(tmp_path / "site" / "first-text.html")["/analysis"])
     assert document["id"] == headscope.open(files[0]).id
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+import unicodedata
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import chain, count
@@ -181,7 +182,8 @@ def _draw_image(pixels: Array) -> str:
 
 
 def name_file(title: str, taken: Collection[str]) -> str:
-    """Return a file name for a title that is not taken: its letters a-z and digits, joined by hyphens, with a number if needed."""
-    stem = re.sub(r"[^a-z0-9]+", "-", title.lower())[:60].strip("-") or "analysis"
+    """Return a file name for a title that is not taken: its letters a-z, without accents, and digits, joined by hyphens, with a number if needed."""
+    plain = re.sub(r"[\u0300-\u036f]", "", unicodedata.normalize("NFKD", title.lower()))
+    stem = re.sub(r"[^a-z0-9]+", "-", plain)[:60].strip("-") or "analysis"
     names = (f"{stem}{end}.html" for end in chain([""], (f"-{number}" for number in count(2))))
     return next(name for name in names if name not in taken)
