@@ -29,6 +29,7 @@ BENCHMARKS = (
     "workers",
     "jobs",
     "study_memory",
+    "training",
     "load",
     "growth",
     "find",
