@@ -143,6 +143,26 @@ def test_threads(tiny: Model, rows: list[int]) -> None:
     assert len(rows) >= 6
 
 
+@pytest.mark.parametrize(("small", "used"), [(10**6, 1), (0, 3)])
+def test_small_blocks_take_one_thread(tiny: Model, small: int, used: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lenses and measures of few weights run on one thread; others on those of torch, which keeps them."""
+    seen, threads = list[int](), torch.get_num_threads()
+
+    def pooled(*arguments: Any) -> torch.Tensor:
+        seen.append(torch.get_num_threads())
+        return pool(*arguments)
+
+    monkeypatch.setattr("headscope.analysis.reader.pool", pooled)
+    monkeypatch.setattr("headscope.analysis.reader.SMALL", small)
+    torch.set_num_threads(3)
+    try:
+        headscope.analyze(tiny, token_ids=numbers(20), lenses=["weights"], measures=[])
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(threads)
+    assert set(seen) == {used}
+
+
 def test_parts(tiny: Model, rows: list[int]) -> None:
     """Some layers and heads; thumbnails alone; statistics without maps; and repeating tokens."""
     requests: list[dict[str, Any]] = [

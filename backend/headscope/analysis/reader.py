@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, fields, replace
 from functools import cache, partial
 from traceback import clear_frames
@@ -13,6 +14,7 @@ import numpy as np
 import torch
 
 from ..capture import Batch, CaptureSpec, by_input, part
+from ..capture.parallel import one_thread
 from ..core.arrays import Array
 from ..core.attention import Kind, Layer, Reading, required
 from ..core.factors import Factors, ProjectionFactors, Whole
@@ -28,6 +30,8 @@ from .result import MapSink, Result
 from .row_reader import RowwiseReader, row_lenses
 
 ROUNDING = 1e-5  # largest deviation of a row's sum from 1
+# Blocks of at most this many weights are read by one thread: operations are so small that threads would wait for each other for longer than they compute.
+SMALL = 100_000
 
 Progress = Callable[[float, str, str], None]
 Readings = dict[str, Reading]
@@ -143,7 +147,9 @@ class Reader:
         if maps is None:
             if chosen.deferred is not None:
                 check_whole(self._plan)
-            maps = self._read_maps(chosen.whole(), place, head)
+            whole = chosen.whole()
+            with one_thread() if whole.layer.weights.numel() <= SMALL else nullcontext():
+                maps = self._read_maps(whole, place, head)
         self.reading_s += time.perf_counter() - started
         return maps
 

@@ -21,7 +21,7 @@ _lock, _users, _threads = Lock(), [0], [1]
 
 def each(work: Callable[[S], T], items: Sequence[S]) -> Generator[T]:
     """Yield work(item) of all items, in order: in as many threads as operations of torch use."""
-    with _single() as threads:
+    with one_thread() as threads:
         if threads == 1 or len(items) == 1:
             yield from map(work, items)
         else:
@@ -34,7 +34,7 @@ def _run(work: Callable[[S], T], inference: bool, item: S) -> T:
 
 
 @contextmanager
-def _single() -> Iterator[int]:
+def one_thread() -> Iterator[int]:
     """Let operations of torch use one thread, and yield how many they used."""
     with _lock:
         if _users[0] == 0:
