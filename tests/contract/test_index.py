@@ -32,6 +32,20 @@ def test_lost_index_is_made_again(results: Results, place: Place) -> None:
     assert [again.has(name(number)) for number in range(3)] == [False, True, True]
 
 
+@pytest.mark.parametrize("place", ["folder"], indirect=True)
+def test_an_earlier_turn_completes_nothing(results: Results, place: Place) -> None:
+    """If the database was emptied while one process was tidying, and another one has begun since, the index is not complete yet."""
+    write(results, 1)
+    early, late = place.open()._index, place.open()._index
+    assert early.acquire_turn()
+    forget(place)
+    assert late.acquire_turn()
+    early.mark_complete()
+    assert results.has(name(1))
+    late.mark_complete()
+    assert not results.has(name(1))  # what it has not indexed is not there
+
+
 def test_tidy_forgets_what_is_gone(results: Results, place: Place) -> None:
     """Results that were removed by hand leave the index."""
     write(results, 1)

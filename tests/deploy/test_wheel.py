@@ -58,7 +58,7 @@ def test_serves_minilm_outside_a_checkout(installed: Path, tmp_path: Path, monke
     command = [sys.executable, "-c", "import headscope; print(headscope.__file__)"]
     imported = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     assert Path(imported).is_relative_to(installed)
-    with Server(tmp_path / "home") as server:
+    with Server(tmp_path / "home", preloaded=False) as server:
         check_server(server)
 
 

@@ -42,7 +42,8 @@ class Index:
         self._used: set[str] = set()
         self._last_usage = (0, 0)
         self._bytes, self._counted = 0, float("-inf")  # of all entries as estimated, and when they were counted
-        self._written, self._retry_at, self._tidied = time.monotonic(), 0.0, False
+        self._written, self._retry_at = time.monotonic(), 0.0
+        self._turn: float | None = None  # when this process began to tidy last
 
     def find(self, ids: Collection[str]) -> tuple[set[str], bool]:
         """Return which of these entries are indexed, and whether the backend has none of the others."""
@@ -148,8 +149,8 @@ class Index:
     def acquire_turn(self) -> bool:
         """Return whether it is this caller's turn to tidy: once per process in a file, and one process at a time in a cluster."""
         if self._database.embedded:
-            tidied, self._tidied = self._tidied, True
-            return not tidied
+            first, self._turn = self._turn is None, 0.0
+            return first
 
         def acquire(database: Database, connection: sa.Connection) -> bool:
             now = database.now(connection)
@@ -157,15 +158,17 @@ class Index:
             connection.execute(database.insert(stores).values(new).on_conflict_do_nothing())
             since = sa.case((stores.c.complete, now - TIDY_SECONDS), else_=now - INCOMPLETE_SECONDS)
             due = stores.update().where(stores.c.store == self._store, stores.c.tidied < since).values(tidied=now)
-            return connection.execute(due).rowcount > 0
+            acquired = connection.execute(due).rowcount > 0
+            self._turn = now if acquired else self._turn
+            return acquired
 
         return bool(self._change(acquire))
 
     def mark_complete(self) -> None:
-        """Note that every entry of the backend is indexed."""
+        """Note that every entry of the backend is indexed, unless another process tidies by now: the database may have been restored in between."""
         if not self._pending:
-            complete = stores.update().where(stores.c.store == self._store).values(complete=True)
-            self._change(lambda _, connection: connection.execute(complete).rowcount)
+            turn = stores.update().where(stores.c.store == self._store, stores.c.tidied == self._turn)
+            self._change(lambda _, connection: connection.execute(turn.values(complete=True)).rowcount)
 
     def _note(self, id_: str, *, changed: bool) -> None:
         (self._pending.discard if changed else self._pending.add)(id_)
