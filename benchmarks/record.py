@@ -34,9 +34,9 @@ TRACKED = {
         r"_ratio$|^effective_adds_percent$", "lower", {"lengths": (128,), "decoder_lengths": (51,), "repeats": 5}
     ),
     "targets": Tracked(r" \d+$", "lower", {"lengths": (128,), "repeats": 5}),
-    "effects": Tracked(r"_of_", "lower", {"lengths": (32,), "repeats": 3}),
+    "effects": Tracked(r"_of_", "lower", {"lengths": (32,), "repeats": 2}),
     "memory": Tracked(r"^ratio$", "lower", {"repeats": 3}),
-    "batch": Tracked(r" times the loop$", "higher", {"lengths": (16,), "repeats": 5}),
+    "batch": Tracked(r" times the loop$", "higher", {"lengths": (16,), "repeats": 3}),
     "study": Tracked(r"^ratio$", "higher", {"count": 500}),
     "generation": Tracked(r"^ratio$", "higher", {"new": 64, "repeats": 3}),
     "scaling": Tracked(
