@@ -9,6 +9,13 @@ import pytest
 
 from tests.faults.stage import CLUSTER, open_deployment
 from tests.support.cluster import IMPATIENT, Cluster
+from tests.support.server import Server
+
+
+@pytest.fixture(autouse=True)
+def shipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers are started by their command, as they are shipped: what ends with a process and what outlives it is tested here."""
+    monkeypatch.setattr(Server, "preloading", False)
 
 
 @pytest.fixture(scope="session")
