@@ -20,6 +20,7 @@ PATHS = [
     "maps/weights?layer=0&dtype=uint8",
     "maps/effective?head=1&format=json",
     "maps/effective?by=word&format=npy",
+    "maps/effective?by=word&format=open-inference",
     "grid/weights",
     "grid/weights?tile=4",
     "edges/weights?layer=1&head=0",
@@ -55,7 +56,8 @@ def seen(server: Server, path: str, **headers: str) -> tuple[Any, ...]:
     """Return everything that a client sees of a response."""
     answer = server.get(path, headers=headers)
     assert answer.status_code == 200, answer.text
-    return (*(answer.headers[name] for name in ("content-type", "etag", "cache-control", "vary")), answer.content)
+    names = ("content-type", "etag", "cache-control", "vary", "inference-header-content-length")
+    return (*(answer.headers.get(name) for name in names), answer.content)
 
 
 def hits(cache: Redis) -> int:

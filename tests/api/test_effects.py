@@ -123,6 +123,9 @@ def test_maps_of_an_effect_are_read_by_slices(server: Server, gpt2: headscope.Mo
     np.testing.assert_allclose(
         offset + scale * rounded["map"], expected, atol=rounded["max_error"].max() + 1e-5 * largest
     )
+    assert server.client.get(url, params={"format": "open-inference"}).content.endswith(
+        load(whole.content)["map"].tobytes()
+    )
     pooled = server.client.get(url, params={"pool": 100, "format": "json"}).json()["map"]
     np.testing.assert_allclose(np.abs(pooled).ravel(), np.abs(expected).max((2, 3)).ravel(), rtol=1e-3)
     assert server.client.get(url, params={"layer": "9"}).json()["code"] == "unknown-layer"

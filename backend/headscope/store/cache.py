@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import threading
+from collections.abc import Mapping
 from typing import Any
 
 from ..core.optional_redis import OptionalRedis
@@ -17,15 +19,15 @@ EXPIRE_SECONDS = 24 * 3600
 
 
 class Cache:
-    """Bytes with their media type, by a key that identifies their content. `hits` and `misses` count the lookups of this process."""
+    """Bytes with their headers, by a key that identifies their content. `hits` and `misses` count the lookups of this process."""
 
     def __init__(self, url: str | None) -> None:
         self._redis = OptionalRedis(url, TIMEOUT_SECONDS) if url else None
         self._lock = threading.Lock()
         self.hits = self.misses = 0
 
-    def get(self, key: str) -> tuple[str, bytes] | None:
-        """Return the media type and the bytes; None on a miss."""
+    def get(self, key: str) -> tuple[dict[str, str], bytes] | None:
+        """Return the headers and the bytes; None on a miss."""
         if self._redis is None:
             return None
         digest = _digest(key)
@@ -37,15 +39,15 @@ class Cache:
             self.misses += not hit
         if not hit:
             return None
-        media, _, body = found[len(digest) :].partition(b"\n")
-        return media.decode(), body
+        headers, _, body = found[len(digest) :].partition(b"\n")
+        return json.loads(headers), body
 
-    def put(self, key: str, media: str, body: bytes) -> None:
+    def put(self, key: str, headers: Mapping[str, str], body: bytes) -> None:
         """Cache bytes, unless they are too large."""
         if self._redis is None or len(body) > LARGEST:
             return
         digest = _digest(key)
-        value = b"".join((digest, media.encode(), b"\n", body))
+        value = b"".join((digest, json.dumps(dict(headers)).encode(), b"\n", body))
         self._redis.call(lambda redis: redis.set(_name(digest), value, ex=EXPIRE_SECONDS))
 
 

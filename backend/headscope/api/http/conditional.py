@@ -46,9 +46,10 @@ def respond_with_etag(
         return Response(status_code=304, headers=headers)
     cached = cache.get(key)
     if cached is not None:
-        media_type, body = cached
-        return Response(body, media_type=media_type, headers=headers)
+        kept, body = cached
+        return Response(body, headers={**kept, **headers})
     response = make(stored)
-    cache.put(key, response.media_type or "", bytes(response.body))
+    kept = {name: value for name, value in response.headers.items() if name != "content-length"}
+    cache.put(key, kept, bytes(response.body))
     response.raw_headers += [(name.lower().encode(), value.encode()) for name, value in headers.items()]
     return response

@@ -1,4 +1,4 @@
-"""Arrays as response bodies: safetensors, npy, or JSON if they are small."""
+"""Arrays as response bodies: safetensors, npy, the binary extension of the Open Inference Protocol, or JSON if they are small."""
 
 from __future__ import annotations
 
@@ -16,12 +16,22 @@ from ...core.arrays import Array, to_lists
 from ...errors import BudgetExceeded, InvalidRequest
 from .negotiation import choose_media
 
-Format = Literal["safetensors", "npy", "json"]
+Format = Literal["safetensors", "npy", "open-inference", "json"]
 MEDIA: dict[Format, str] = {
     "safetensors": "application/vnd.safetensors",
     "npy": "application/x-npy",
+    "open-inference": "application/octet-stream",
     "json": "application/json",
 }
+# Of open-inference, in the OpenAPI document.
+LENGTH_HEADER = {
+    "Inference-Header-Content-Length": {
+        "description": "Of `open-inference`: bytes of the JSON before the tensors.",
+        "schema": {"type": "integer"},
+    }
+}
+# The kinds of numbers in the Open Inference Protocol: FP32, UINT8.
+KINDS = {"f": "FP", "i": "INT", "u": "UINT"}
 MAX_JSON_NUMBERS = 1_000_000
 # All maps of 12 layers and 12 heads over 512 tokens take 144 MiB.
 MAX_BYTES = 160 * 1024 * 1024
@@ -42,8 +52,10 @@ def check_size(count: int, itemsize: int) -> None:
         )
 
 
-def encode(arrays: Mapping[str, Array], format_: Format, more: Mapping[str, Any] | None = None) -> Response:
-    """Respond with arrays. npy contains only the first; `more` is added to the JSON object or the safetensors metadata."""
+def encode(arrays: Mapping[str, Array], format_: Format, model: str, more: Mapping[str, Any] | None = None) -> Response:
+    """Respond with arrays of a model. npy contains only the first; `more` is added to the JSON object or the metadata of the file."""
+    if format_ == "open-inference":
+        return _encode_inference(arrays, model, more or {})
     if format_ == "json":
         if sum(array.size for array in arrays.values()) > MAX_JSON_NUMBERS:
             raise InvalidRequest(
@@ -60,3 +72,28 @@ def encode(arrays: Mapping[str, Array], format_: Format, more: Mapping[str, Any]
         contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
         body = save(contiguous, {name: str(value) for name, value in (more or {}).items()})
     return Response(body, media_type=MEDIA[format_])
+
+
+def _encode_inference(arrays: Mapping[str, Array], model: str, more: Mapping[str, Any]) -> Response:
+    """Respond with an inference response of the Open Inference Protocol, version 2, whose tensors follow its JSON: little-endian, in row-major order.
+
+    https://kserve.github.io/website/docs/concepts/architecture/data-plane/v2-protocol/binary-tensor-data-extension
+    """
+    tensors = {name: array.astype(array.dtype.newbyteorder("<"), "C", copy=False) for name, array in arrays.items()}
+    outputs = [
+        {
+            "name": name,
+            "shape": list(tensor.shape),
+            "datatype": f"{KINDS[tensor.dtype.kind]}{8 * tensor.itemsize}",
+            "parameters": {"binary_data_size": tensor.nbytes},
+        }
+        for name, tensor in tensors.items()
+    ]
+    document = {
+        "model_name": model,
+        "parameters": {name: str(value) for name, value in more.items()},
+        "outputs": outputs,
+    }
+    head = json.dumps(document).encode()
+    body = b"".join((head, *(tensor.data for tensor in tensors.values())))
+    return Response(body, media_type=MEDIA["open-inference"], headers=dict.fromkeys(LENGTH_HEADER, str(len(head))))

@@ -30,13 +30,13 @@ from ..dependencies import ResourceDep, check_kept, check_lens, check_name, head
 from ..documents.arrays import encode_image, pool_cells, pool_tiles, quantise, sum_rows
 from ..documents.tables import edges_table, measure_table
 from ..documents.thumbnails import Without, draw_without
-from ..error_responses import media
+from ..error_responses import Responses, media
 from ..http.compression import compress
 from ..http.conditional import CONDITIONAL
 from ..http.grouping import By, Grouping, Groups, KeyGroups, parse_grouping
 from ..http.negotiation import choose_media
 from ..http.response_cache import CachedRoute
-from ..http.tensors import MEDIA, Format, check_size, choose_format, encode
+from ..http.tensors import LENGTH_HEADER, MEDIA, Format, check_size, choose_format, encode
 from ..schemas.results import Edge, Edges, MeasureValues
 
 router = APIRouter(prefix="/analyses/{id}", tags=["results"], responses=CONDITIONAL, route_class=CachedRoute)
@@ -47,7 +47,7 @@ SliceQuery = Annotated[
 FormatQuery = Annotated[Format | None, Query(alias="format", description="Overrides the Accept header.")]
 # A + in a URL is decoded as a space.
 RuleQuery = Annotated[edge_rules.Rule, BeforeValidator(lambda rule: rule.replace(" ", "+"))]
-TENSOR = media(*MEDIA.values())
+TENSOR: Responses = {200: {**media(*MEDIA.values())[200], "headers": LENGTH_HEADER}}
 EdgesFormat = Literal["json", "arrow"]
 EDGES_MEDIA: dict[EdgesFormat, str] = {"json": "application/json", "arrow": arrow.MEDIA}
 MeasureFormat = Literal[Format, "arrow"]
@@ -85,13 +85,13 @@ class MapSlice(BaseModel):
     def respond(self, room: MemoryLimiter, lens: str, format_: Format, stored: Stored) -> Response:
         """Read the slice from an analysis. Raises TooManyRequests if `room` is full."""
         check_kept(stored, lens)
-        axes = {**stored.document, "heads": heads_of(stored.document, lens)}
+        axes = {**stored.document, "model": _model_of(stored), "heads": heads_of(stored.document, lens)}
         return self.read(room, lens, format_, stored, axes, LENSES[lens].signed)
 
     def read(
         self, room: MemoryLimiter, name: str, format_: Format, stored: Stored, axes: Mapping[str, Any], signed: bool
     ) -> Response:
-        """Read the slice from the maps that a result has under `name`; `axes` has their layers, heads and tokens. Raises TooManyRequests if `room` is full."""
+        """Read the slice from the maps that a result has under `name`; `axes` has their model, layers, heads and tokens. Raises TooManyRequests if `room` is full."""
         grouping = parse_grouping(axes, self.by, self.groups, self.key_groups)
         layers = parse_slice("layer", self.layer, axes["layers"])
         heads = parse_slice("head", self.head, axes["heads"])
@@ -122,7 +122,8 @@ class MapSlice(BaseModel):
                 values = pool_cells(values, self.pool, self.pool, signed)
             parts.append(_convert(values, self.dtype, signed))
         joined = {name: np.concatenate([part[name][0] for part in parts]) for name in parts[0]}
-        return encode({name: values.reshape(*chosen, *values.shape[1:]) for name, values in joined.items()}, format_)
+        arrays = {name: values.reshape(*chosen, *values.shape[1:]) for name, values in joined.items()}
+        return encode(arrays, format_, axes["model"])
 
     def _compute(self, factors: Factors, grouping: Grouping, queries: slice, keys: slice, signed: bool) -> Array:
         """Compute the slice of a head, [Q', K'], a few rows at a time: while it is pooled, memory does not grow with the number of tokens."""
@@ -187,9 +188,14 @@ async def sums(
         analysis.service.limiters.memory.take(COMPUTED * COMPUTED_BYTES if stored.is_factored(lens) else q * k * 4)
         (factors,) = stored.factors(lens, layers, heads)
         rows = read_rows(factors, Grouping(), slice(0, q), slice(0, k))
-        return encode(sum_rows(values for _, values in rows), format_)
+        return encode(sum_rows(values for _, values in rows), format_, _model_of(stored))
 
     return await analysis.respond(format_, respond)
+
+
+def _model_of(stored: Stored) -> str:
+    """Return the name of the model of an analysis."""
+    return str(stored.document["request"]["model"])
 
 
 def _shift(block: slice, part: slice) -> slice:
@@ -226,10 +232,11 @@ async def grid(
         if without is not None:
             check_kept(stored, lens)
             analysis.service.limiters.memory.take(min(4 * prod(stored.document["shapes"][lens]), BLOCK) * COPIES)
-            return encode(draw_without(stored, lens, without, tile), format_)
+            return encode(draw_without(stored, lens, without, tile), format_, _model_of(stored))
         check_lens(stored, lens)
         parts = {part: stored.arrays[f"tile/{lens}/{part}"] for part in ("tiles", "scale", "offset")}
-        return encode({**parts, "tiles": pool_tiles(parts["tiles"], tile, LENSES[lens].signed)}, format_)
+        parts["tiles"] = pool_tiles(parts["tiles"], tile, LENSES[lens].signed)
+        return encode(parts, format_, _model_of(stored))
 
     return compress(await analysis.respond(format_, tiles), analysis.request, LARGE_GRID, level=1)
 
@@ -292,7 +299,7 @@ async def edges(
 
 @router.get(
     "/measures/{measure}",
-    responses={200: {"model": MeasureValues, **media(*MEASURE_MEDIA.values())[200]}},
+    responses={200: {"model": MeasureValues, **media(*MEASURE_MEDIA.values())[200], "headers": LENGTH_HEADER}},
     response_class=Response,
 )
 async def measures(
@@ -334,7 +341,7 @@ async def measures(
             numbers = {"layer": layers[rows], "head": heads[columns], "other_head": heads}
             body = measure_table(MEASURES[measure], values, axes, numbers, metadata)
             return Response(body, media_type=arrow.MEDIA)
-        return encode({"values": values}, format_, metadata)
+        return encode({"values": values}, format_, _model_of(stored), metadata)
 
     return await analysis.respond(format_, select)
 
