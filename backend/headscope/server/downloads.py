@@ -11,7 +11,7 @@ from ..jobs import LOCAL, Job, Watcher, Work
 from ..models import hub_cache
 from ..models.catalog import Catalog
 from ..models.located import Located
-from .single_jobs import SingleJobs
+from .job_queue import JobQueue
 
 # Behind single analyses.
 PRIORITY = 1
@@ -21,7 +21,7 @@ IN_FOLDER = "This model is in a folder of the server and is not removed from her
 class Downloads:
     """Downloads of models. Methods block; the API calls them in threads."""
 
-    def __init__(self, catalog: Catalog, jobs: SingleJobs, watcher: Watcher) -> None:
+    def __init__(self, catalog: Catalog, jobs: JobQueue, watcher: Watcher) -> None:
         self._catalog, self._jobs, self._database, self._watcher = catalog, jobs, jobs.database, watcher
 
     def submit(self, model: str, owner: str | None = None) -> str | None:

@@ -15,7 +15,7 @@ from ..models.facts import Facts
 from ..settings import Settings
 from ..store import Stored
 from .datasets import Datasets
-from .single_jobs import SingleJobs
+from .job_queue import JobQueue
 
 PLAIN = "Effects are computed with softmax. Analyse the text with this mechanism."
 EXACT = 'Effects are computed in float32 or float64. Analyse the text with dtype "float32".'
@@ -24,7 +24,7 @@ EXACT = 'Effects are computed in float32 or float64. Analyse the text with dtype
 class Effects:
     """Admission of effects. Methods block; the API calls them in threads."""
 
-    def __init__(self, settings: Settings, catalog: Catalog, jobs: SingleJobs, datasets: Datasets) -> None:
+    def __init__(self, settings: Settings, catalog: Catalog, jobs: JobQueue, datasets: Datasets) -> None:
         self._settings, self._catalog, self._jobs, self._datasets = settings, catalog, jobs, datasets
 
     def submit(self, analysis: Stored, request: EffectRequest, owner: str | None = None) -> tuple[str, bool]:

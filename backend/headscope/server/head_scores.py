@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from ..analysis.head_scores_request import HeadScoresRequest, check_causal
 from ..models.catalog import Catalog
-from .single_jobs import SingleJobs
+from .job_queue import JobQueue
 
 
 class HeadScoring:
     """Admission of head scores. Methods block; the API calls them in threads."""
 
-    def __init__(self, catalog: Catalog, jobs: SingleJobs) -> None:
+    def __init__(self, catalog: Catalog, jobs: JobQueue) -> None:
         self._catalog, self._jobs = catalog, jobs
 
     def submit(self, model: str, request: HeadScoresRequest, owner: str | None = None) -> tuple[str, bool]:

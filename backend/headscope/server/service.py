@@ -45,8 +45,8 @@ from .datasets import Datasets
 from .downloads import Downloads
 from .effects import Effects
 from .head_scores import HeadScoring
+from .job_queue import JobQueue
 from .limiters import Limiters
-from .single_jobs import SingleJobs
 from .studies import Studies
 
 if TYPE_CHECKING:
@@ -92,10 +92,10 @@ class Service:
             self._build_embedded() if settings.redis_url is None else self._build_cluster(settings.redis_url)
         )
         self._supervisors = [self.jobs]
-        self._single = single = SingleJobs(settings, self.results, self.database, self.jobs.wake)
-        self.studies = Studies(settings, self._admission, self.datasets, self.inputs, single)
-        self.effects = Effects(settings, self.catalog, single, self.datasets)
-        self.head_scores = HeadScoring(self.catalog, single)
+        self._queue = queue = JobQueue(settings, self.results, self.database, self.jobs.wake)
+        self.studies = Studies(settings, self._admission, self.datasets, self.inputs, queue)
+        self.effects = Effects(settings, self.catalog, queue, self.datasets)
+        self.head_scores = HeadScoring(self.catalog, queue)
         self.downloads = self._build_downloads()
 
     def _build_embedded(self, *, downloads: bool = False) -> Embedded:
@@ -129,8 +129,8 @@ class Service:
         if self.settings.redis_url is None:
             jobs = self._build_embedded(downloads=True)
             self._supervisors.append(jobs)
-        single = SingleJobs(self.settings, self.results, self.database, jobs.wake)
-        return Downloads(self.catalog, single, self.watcher)
+        queue = JobQueue(self.settings, self.results, self.database, jobs.wake)
+        return Downloads(self.catalog, queue, self.watcher)
 
     def _discard_ended(self) -> None:
         stores.discard_ended(self.results, self.database)
@@ -200,7 +200,7 @@ class Service:
             for one, request in zip(work, requests, strict=True):
                 if one.id in missing and request.image is not None:
                     self.inputs.put_bytes(request.image.encode())
-            self._single.enqueue(missing.values(), owner, named, 1 if named else 0)
+            self._queue.enqueue(missing.values(), owner, named, 1 if named else 0)
             logger.info("accepted", extra={"jobs": len(missing), "first": next(iter(missing)), "batch": named})
         if owner:
             for id_ in stored:

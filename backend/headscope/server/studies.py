@@ -17,7 +17,7 @@ from ..studies.plan import Chunk, ChunkPlan, chunk_id, select_rows
 from ..studies.request import StudyRequest
 from .admission import Admission
 from .datasets import Datasets
-from .single_jobs import SingleJobs
+from .job_queue import JobQueue
 
 logger = logging.getLogger("headscope")
 # Behind single analyses; in order of arrival among batches.
@@ -33,7 +33,7 @@ class Studies:
         admission: Admission,
         datasets: Datasets,
         inputs: Blobs,
-        jobs: SingleJobs,
+        jobs: JobQueue,
     ) -> None:
         self._settings, self._admission, self._datasets = settings, admission, datasets
         self._inputs, self._jobs = inputs, jobs

@@ -1,4 +1,4 @@
-"""Queueing jobs on a server, and those that have one result, such as effects and head scores."""
+"""Queueing jobs on a server, unless their results are stored."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..store.map_file import Corrupt
 
 
 @dataclass(frozen=True, slots=True)
-class SingleJobs:
+class JobQueue:
     """Queues jobs unless their results are stored. `wake` tells that there is work. Methods block; the API calls them in threads."""
 
     settings: Settings
