@@ -85,6 +85,23 @@ def test_every_change_is_announced(worker: JobDatabase, broker: Redis) -> None:
     asyncio.run(watch())
 
 
+def test_a_refused_listener_tries_again(worker: JobDatabase, broker: Redis) -> None:
+    """A server whose Redis refuses the subscription listens once it is allowed."""
+
+    async def watch() -> None:
+        watcher = Watcher(worker, NEVER)
+        broker.restart("--rename-command", "SUBSCRIBE", "")
+        with broker.client() as client:
+            before = client.info("errorstats")
+            announcements.listen(broker.url, watcher.announce)
+            eventually(lambda: client.info("errorstats") != before, "a refusal")
+        broker.restart()
+        _await_listener(broker)
+        await follow(watcher, worker, 0)
+
+    asyncio.run(watch())
+
+
 @pytest.mark.parametrize("how", ["killed", "stopped"])
 def test_without_redis(worker: JobDatabase, broker: Redis, how: str) -> None:
     """Workers go on, and servers see every change by their own queries."""

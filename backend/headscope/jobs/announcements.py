@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection
-from typing import Any
+from contextlib import suppress
+from typing import Any, NoReturn
 
 from ..core.lazy import redis
 from ..core.optional_redis import OptionalRedis
 
 CHANNEL = "headscope:jobs"
-# An announcement times out after this long (s), and a listener opens a lost connection again after RETRY_SECONDS, however often that fails.
+# An announcement times out after this long (s), and a listener that lost its connection, or is refused, tries again after RETRY_SECONDS.
 TIMEOUT_SECONDS, RETRY_SECONDS = 0.2, 5.0
 # Announcements that arrive within this time (s) count as one.
 GATHER_SECONDS = 0.05
@@ -35,10 +36,15 @@ def listen(url: str, announce: Announce) -> None:
 
 
 def _listen(url: str, announce: Announce) -> None:
-    retry = redis.retry.Retry(redis.backoff.ConstantBackoff(RETRY_SECONDS), -1)
-    client: Any = redis.Redis.from_url(url, decode_responses=True, retry=retry, health_check_interval=10)
-    channel = client.pubsub(ignore_subscribe_messages=True)
-    channel.subscribe(CHANNEL)
+    client: Any = redis.Redis.from_url(url, decode_responses=True, health_check_interval=10)
+    while True:
+        with suppress(redis.exceptions.RedisError), client.pubsub(ignore_subscribe_messages=True) as channel:
+            channel.subscribe(CHANNEL)
+            _pass_on(channel, announce)
+        time.sleep(RETRY_SECONDS)
+
+
+def _pass_on(channel: Any, announce: Announce) -> NoReturn:
     while True:
         ids, message = set(), channel.get_message(timeout=RETRY_SECONDS)
         while message is not None:
