@@ -221,6 +221,12 @@ def test_device_maps_that_are_refused(options: dict[str, Any], reason: str, tmp_
         headscope.load(tiny_model(tmp_path / "llama", "llama"), **options)
 
 
+def test_a_device_that_is_missing(tmp_path: Path) -> None:
+    """A GPU that the machine does not have is refused with a sentence."""
+    with pytest.raises(Unsupported, match="This machine has no device cuda:99"):
+        headscope.load(tiny_model(tmp_path / "llama", "llama"), device="cuda:99")
+
+
 def test_a_device_map_is_not_for_a_module() -> None:
     with pytest.raises(InvalidRequest, match="Pass it to from_pretrained"):
         headscope.load(made("gpt2"), device_map="auto")

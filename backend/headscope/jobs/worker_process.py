@@ -93,7 +93,10 @@ class WorkerProcess:
         if prewarm:
             try:
                 self._engine.prewarm()
-            except Exception:  # the first job that needs the model reports the error
+            # The first job that needs the model reports the error.
+            except HeadscopeError as error:
+                logger.error("cannot load the default model: %s", error.detail)
+            except Exception:
                 logger.exception("cannot load the default model")
 
     def run_next(self, **which: Any) -> bool:

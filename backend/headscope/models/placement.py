@@ -16,6 +16,8 @@ DeviceMap = str | Mapping[str, Any]
 CHOICES = ("auto", "balanced", "balanced_low_0", "sequential")
 NOT_A_MAP = f'device_map is one of {", ".join(CHOICES)}, or maps names of modules to devices, such as "cuda:0", "cpu" and "disk".'
 
+NO_DEVICE = "This machine has no device {device}, or no driver for it. Choose another one (HEADSCOPE_DEVICE, or device=): auto is the GPU if there is one."
+
 
 def expand(places: DeviceMap, module: Any) -> DeviceMap:
     """Return a map in which no module contains another, as accelerate needs it, for a module of the same structure. Raises InvalidRequest for other names."""
@@ -48,6 +50,8 @@ def _split(part: Any, name: str, places: Mapping[str, Any], device: Any) -> Iter
 def read(device: str, device_map: DeviceMap | None) -> DeviceMap:
     """Return the map of a model that goes to `device` or, if there is one, of `device_map`. Raises InvalidRequest or Unsupported."""
     if device_map is None:
+        if _is_missing(torch.device(device)):
+            raise Unsupported(NO_DEVICE.format(device=device))
         return {"": device}
     if importlib.util.find_spec("accelerate") is None:
         raise Unsupported(
@@ -69,6 +73,11 @@ def _device(name: Any) -> str:
         device = torch.device(name)
     except (RuntimeError, TypeError, ValueError):
         raise InvalidRequest(NOT_A_MAP, pointer="/device_map") from None
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+    if _is_missing(device):
         raise InvalidRequest(f"This machine has no device {device}.", pointer="/device_map")
     return str(device)
+
+
+def _is_missing(device: torch.device) -> bool:
+    """Return whether a GPU is meant that this machine does not have, or has no driver for."""
+    return device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count()
