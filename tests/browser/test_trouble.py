@@ -89,6 +89,7 @@ def test_unknown_model_in_the_address(visit: Visit) -> None:
     visit.network_errors_expected = True
     visit.page.goto(f"{visit.root}/{address(text='Hello there.', model='nonesuch')}")
     expect(visit.alert).to_contain_text("This server has no model named “nonesuch”.")
+    visit.page.get_by_text("Nothing has been analysed yet.").hover()  # the message is above it, not on it
     expect(visit.text).to_have_value("Hello there.")
     expect(visit.page.get_by_role("combobox", name="Model").locator("option:checked")).to_have_text("nonesuch: unknown")
     # The way out is on the page.
