@@ -50,6 +50,7 @@ TRACKED = {
         },
     ),
     "waiting": Tracked(r"^of_goal$", "lower", {"repeats": 3}),
+    "page": Tracked(r"^grid_painted_ms_of_budget$", "lower", {"lengths": {512: 5, 2048: 2}}),
 }
 # Goals by the names of ratios, as regular expressions; the first that fits counts.
 GOALS = {
@@ -67,6 +68,7 @@ GOALS = {
     r"study: .*": 0.85,
     r"generation: .*": 0.8,
     r"waiting: .*": 1,
+    r"page: .*": 1,
 }
 Ratios = dict[str, Spread]
 
