@@ -21,7 +21,7 @@ from ..capture import examine
 from ..database import Database
 from ..errors import Cancelled, CorruptModel, HeadscopeError, OutOfMemory, StorageFull
 from ..jobs import Job, Problem, ProgressReporter, metrics
-from ..models import loading, safety
+from ..models import free_memory, loading, safety
 from ..models.catalog import Catalog
 from ..models.loading import Model
 from ..models.located import Located
@@ -82,6 +82,7 @@ class AnalysisEngine:
         self.most_tokens = default if settings.batch_tokens is None else settings.batch_tokens
         if settings.threads:
             torch.set_num_threads(settings.threads)
+        free_memory.keep_freed()
 
     def model(self, located: Located, progress: ReportProgress = ignore_progress, dtype: str = "float32") -> Model:
         """Return the model of these files for analyses in `dtype`, loading it if necessary. Evicts the least recently used models beyond warm_bytes."""
