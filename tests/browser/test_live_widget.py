@@ -42,8 +42,8 @@ class _Comm(BaseComm):
         return [{**found, "buffers": buffers} for found, buffers in encoded if found["method"] == "custom"]
 
 
-# A notebook: the model of a widget as anywidget's front-end modules know it, with the kernel behind `kernel`.
-NOTEBOOK = """<!doctype html><body style="background: #111"><div id="out"></div><script type="module">
+# A notebook: the model of a widget as anywidget's front-end modules know it, with the kernel behind `kernel`. Outputs are in shadow trees, as in marimo.
+NOTEBOOK = """<!doctype html><body style="background: oklch(0.2 0 0)"><div id="out"></div><script type="module">
 const handlers = new Map(), state = STATE
 const emit = (name, ...values) => handlers.get(name)?.forEach((handle) => handle(...values))
 const bytes = (text) => new DataView(Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)).buffer)
@@ -63,7 +63,9 @@ const model = {
 }
 window.model = model
 const { default: widget } = await import(URL.createObjectURL(new Blob([MODULE], { type: 'text/javascript' })))
-window.close = widget.render({ model, el: document.getElementById('out') })
+const el = document.createElement('div')
+document.getElementById('out').attachShadow({ mode: 'open' }).append(el)
+window.close = widget.render({ model, el })
 </script>"""
 
 

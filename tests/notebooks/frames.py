@@ -6,11 +6,12 @@ import os
 import time
 from pathlib import Path
 
-from playwright.sync_api import Error, Frame, Page
+from playwright.sync_api import Error, Frame, Locator, Page, expect
 
 from tests.support.models import tiny_model
 
 ROOT = Path(__file__).resolve().parents[2]
+PICTURES = ROOT / "build" / "notebooks"
 PATIENCE_S = 180
 # A notebook's cells: the model has 144 heads, and the text 512 tokens.
 LOAD = """import headscope
@@ -48,3 +49,31 @@ def painted_at(frame: Frame) -> float:
     """Return when all heads were painted, in seconds of the clock."""
     since = "performance.timeOrigin + performance.getEntriesByName('headscope:grid')[0].startTime"
     return float(frame.evaluate(since)) / 1000
+
+
+def check_from_python(frame: Frame) -> None:
+    """The viewer shows the lens, pins and range that Python has chosen: effective, q500 k7, row."""
+    lens, span = _choices(frame)
+    expect(lens).to_have_value("effective")
+    expect(span).to_have_value("row")
+    expect(frame.locator(".readout")).to_contain_text("₅₀₀ → ")
+
+
+def choose_in_page(frame: Frame) -> None:
+    """Choose the lens weights, the range of all heads, and the first cell."""
+    lens, span = _choices(frame)
+    lens.select_option("weights")
+    span.select_option("all")
+    cells = frame.get_by_role("application").first
+    for key in ("Home", "Enter"):
+        cells.press(key)
+
+
+def _choices(frame: Frame) -> tuple[Locator, Locator]:
+    return frame.get_by_role("combobox", name="Lens"), frame.get_by_role("combobox", name="Colour range")
+
+
+def picture(name: str) -> Path:
+    """Return where a picture of this name is left."""
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    return PICTURES / f"{name}.png"

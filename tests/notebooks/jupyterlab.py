@@ -17,9 +17,19 @@ from tests.support.chromium import chromium
 from tests.support.server import eventually
 
 from .executed import execute
-from .frames import LOAD, PATIENCE_S, ROOT, SHOW, environment, make_model, painted, painted_at
+from .frames import (
+    LOAD,
+    PATIENCE_S,
+    SHOW,
+    check_from_python,
+    choose_in_page,
+    environment,
+    make_model,
+    painted,
+    painted_at,
+    picture,
+)
 
-PICTURES = ROOT / "build" / "notebooks"
 MOST_BYTES = 1_000_000
 SHOWN = f"import time\n{SHOW.partition(chr(10))[0]}\nran = time.time()\nview"
 # Without it, JupyterLab asks for one.
@@ -72,24 +82,12 @@ def check(folder: Path) -> None:
 
 def _check_traits(page: Page, frame: Frame) -> None:
     """Lens, pins and range follow Python, and Python follows them."""
-    lens, span = (frame.get_by_role("combobox", name=name) for name in ("Lens", "Colour range"))
     _run(page, 4)
-    expect(lens).to_have_value("effective")
-    expect(span).to_have_value("row")
-    expect(frame.locator(".readout")).to_contain_text("₅₀₀ → ")
-    page.screenshot(path=_picture("from-python"))
-    lens.select_option("weights")
-    span.select_option("all")
-    cells = frame.get_by_role("application").first
-    for key in ("Home", "Enter"):
-        cells.press(key)
-    page.screenshot(path=_picture("from-the-page"))
+    check_from_python(frame)
+    page.screenshot(path=picture("jupyterlab-from-python"))
+    choose_in_page(frame)
+    page.screenshot(path=picture("jupyterlab-from-the-page"))
     assert _run(page, 5) == "weights;q0 k0;all"
-
-
-def _picture(name: str) -> Path:
-    PICTURES.mkdir(parents=True, exist_ok=True)
-    return PICTURES / f"{name}.png"
 
 
 def _notebook(path: Path, *cells: str) -> Path:

@@ -1,4 +1,4 @@
-"""The widget in marimo: it is one, and from Python to the page and back."""
+"""The widget in marimo, which is dark here: it is one, and from Python to the page and back."""
 
 from __future__ import annotations
 
@@ -14,9 +14,26 @@ from playwright.sync_api import expect
 from tests.support.chromium import chromium
 from tests.support.server import eventually
 
-from .frames import LOAD, PATIENCE_S, SHOW, environment, make_model, painted
+from .frames import (
+    LOAD,
+    PATIENCE_S,
+    SHOW,
+    check_from_python,
+    choose_in_page,
+    environment,
+    make_model,
+    painted,
+    picture,
+)
 
-CELLS = (LOAD, SHOW, "view.observe(lambda change: open('head', 'w').write(change.new), 'head')")
+# A change of the head in the page chooses the rest from Python; changes of the rest are written down.
+FOLLOW = """def choose(change):
+    view.lens, view.pins, view.range = "effective", "q500 k7", "row"
+def tell(_):
+    open("told", "w").write(";".join((view.head, view.lens, view.pins, view.range)))
+view.observe(choose, "head")
+view.observe(tell, ["lens", "pins", "range"])"""
+CELLS = (LOAD, SHOW, FOLLOW)
 CELL = "@app.cell\ndef _({given}):\n    {body}\n    return ({made},)\n"
 NAMES = (("", "a, headscope"), ("a, headscope", "view"), ("view", ""))
 
@@ -30,15 +47,22 @@ def check(folder: Path) -> None:
     ]
     (folder / "a.py").write_text("\n\n".join(["import marimo\n\napp = marimo.App()", *made]))
     (folder / "config" / "marimo").mkdir(parents=True)
-    (folder / "config" / "marimo" / "marimo.toml").write_text("[runtime]\nauto_instantiate = true\n")
+    (folder / "config" / "marimo" / "marimo.toml").write_text(
+        '[runtime]\nauto_instantiate = true\n[display]\ntheme = "dark"\n'
+    )
     with _marimo(folder) as address, chromium() as browser:
         page = browser.new_page(viewport={"width": 1366, "height": 768})
         page.goto(address)
         frame = painted(page)
         expect(frame.get_by_role("img", name="Heat map of head 11.3")).to_be_visible(timeout=PATIENCE_S * 1000)
+        expect(frame.locator(":root")).to_have_attribute("data-theme", "dark")
         frame.get_by_role("grid", name="Heads").press("ArrowLeft")
-        told = folder / "head"
-        eventually(lambda: told.exists() and told.read_text() == "11.2", "a click reaches Python", PATIENCE_S)
+        check_from_python(frame)
+        page.screenshot(path=picture("marimo-from-python"))
+        choose_in_page(frame)
+        page.screenshot(path=picture("marimo-from-the-page"))
+        told = folder / "told"
+        eventually(lambda: told.read_text() == "11.2;weights;q0 k0;all", "choices reach Python", PATIENCE_S)
 
 
 @contextmanager

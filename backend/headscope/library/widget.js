@@ -6,11 +6,15 @@ const PATIENCE_MS = 5000
 /** Bytes of a message's buffer, in memory of their own. */
 const copy = ({ buffer, byteOffset, byteLength }) => buffer.slice(byteOffset, byteOffset + byteLength)
 
-/** The theme of the notebook, by what is behind the output: dark if it is darker than middle grey. */
+/** The theme of the notebook, by what is behind the output: dark if it is darker than middle grey. marimo has outputs in shadow trees. */
 function themeBehind(element) {
-  for (let at = element; at; at = at.parentElement) {
-    const [red, green, blue, alpha = 1] = (getComputedStyle(at).backgroundColor.match(/[\d.]+/g) ?? []).map(Number)
-    if (alpha > 0.5) return 0.3 * red + 0.6 * green + 0.1 * blue < 128 ? 'dark' : 'light'
+  const pixel = new OffscreenCanvas(1, 1).getContext('2d', { willReadFrequently: true })
+  for (let at = element; at; at = at.parentElement ?? at.getRootNode().host) {
+    pixel.clearRect(0, 0, 1, 1)
+    pixel.fillStyle = getComputedStyle(at).backgroundColor
+    pixel.fillRect(0, 0, 1, 1)
+    const [red, green, blue, alpha] = pixel.getImageData(0, 0, 1, 1).data
+    if (alpha > 128) return 0.3 * red + 0.6 * green + 0.1 * blue < 128 ? 'dark' : 'light'
   }
   return ''
 }
