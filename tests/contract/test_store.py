@@ -239,6 +239,10 @@ def test_larger_than_the_quota(results: Results, place: Place) -> None:
 
 # Damage after which every byte that is read is still what it was.
 UNHARMED = {*(("longer", file) for file in LENSES_FILES), ("exchanged", "small.safetensors")}
+HOW = ["missing", "empty", "cut", "longer", "folder", "exchanged"]
+# All of it in folders; in a bucket, where each takes a second of processor time, every kind of damage and every file.
+DAMAGE = [(kind, how, file) for kind in KINDS if kind != "bucket" for how in HOW for file in FILES]
+DAMAGE += [("bucket", how, FILES[number % len(FILES)]) for number, how in enumerate(HOW)]
 
 
 def damage(place: Place, file: str, how: str) -> None:
@@ -254,8 +258,7 @@ def damage(place: Place, file: str, how: str) -> None:
         place.files.pipe_file(path, new[how])
 
 
-@pytest.mark.parametrize("file", FILES)
-@pytest.mark.parametrize("how", ["missing", "empty", "cut", "longer", "folder", "exchanged"])
+@pytest.mark.parametrize(("place", "how", "file"), DAMAGE, indirect=["place"])
 def test_damage_is_found(results: Results, place: Place, file: str, how: str) -> None:
     """A file that is missing, cut, of another result, or a folder is detected. The result is quarantined once and can be written again."""
     write(results, 1)
