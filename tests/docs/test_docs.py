@@ -141,6 +141,9 @@ def test_every_figure_of_studies_has_a_page(subtests):
             known = STUDY_FIGURES[name].params.model_fields
             assert (f"## Parameters\n\n<!-- generated: parameters:study-figure/{name} -->" in page) == bool(known)
             assert f"explanation/figures/studies/{name}.md" in (ROOT / "mkdocs.yml").read_text("utf-8")
+            assert re.search(rf"!\[[^\]]{{10,}}\]\(\.\./\.\./\.\./pictures/study-figure-{name}\.png\)", page), (
+                "a picture, in words too"
+            )
 
 
 def test_generated_parts_are_as_the_code_would_have_them(subtests):

@@ -37,7 +37,7 @@ def draw_special_maps(study: StudySummary, params: VariantParams, palette: Palet
     for (kind, lens), each in found.items():
         title, bounds = TOKENS[kind], color_range(*(found[other, lens].mean for other in TOKENS))
         cells = head_grid(palette, each, layers, heads, what=f"mean attention to {title}", bounds=bounds)
-        across = head_columns(palette, heads, "head" if kind == "separator" else "")
+        across = head_columns(palette, heads, "head" if kind == "separator" else "", 12 // len(lenses))
         down = layer_rows(palette, layers, "layer" if lens == lenses[0] else "")
         panels.append(Panel(f"{title}, {LENSES[lens].title}", [cells], across, down, has_color_bar=True))
         rows += [[kind, lens, *row] for row in rows_by_head(layers, heads, each.mean, *each.interval())]

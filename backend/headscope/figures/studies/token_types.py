@@ -44,7 +44,7 @@ def draw_token_types(study: StudySummary, params: FirstTokenParams, palette: Pal
         cells = head_grid(palette, found, [layer] * len(kinds), heads, what=what, bounds=bounds)
         cells["text"] = [[name] * len(heads) for name in names]
         cells["hovertemplate"] = f"%{{text}}, {cells['hovertemplate']}"
-        across = head_columns(palette, heads, f"head of layer {layer}")
+        across = head_columns(palette, heads, f"head of layer {layer}", 12 // len(lenses))
         down = name_axis(names if lens == lenses[0] else [""] * len(names), down=True)
         panels.append(Panel(LENSES[lens].title, [cells], across, down, has_color_bar=True))
         by_head = rows_by_head(kinds, heads, found.mean, *found.interval())
