@@ -19,6 +19,7 @@ from transformers import (
 import headscope
 from headscope import Model
 from headscope.capture import examine, interface
+from headscope.core.attention import GPU_TIMES, at_once
 from headscope.errors import NonFinite, Unsupported
 from tests.support.variants import variants
 
@@ -153,6 +154,11 @@ def test_blocks_of_heads_change_nothing(tiny: Model, ids: Ids, monkeypatch: pyte
     for name, by_lens in whole.measures.items():
         np.testing.assert_allclose(parts.measures[name]["weights"], by_lens["weights"], atol=1e-5)
     np.testing.assert_array_equal(parts.tiles["weights"]["tiles"], whole.tiles["weights"]["tiles"])
+
+
+def test_more_is_read_at_once_on_a_gpu() -> None:
+    """Starting an operation takes longer there than a small one itself."""
+    assert [at_once(3, torch.device(name)) for name in ("cpu", "cuda:1")] == [3, 3 * GPU_TIMES]
 
 
 def test_selection_of_layers_and_heads(tiny: Model, ids: Ids) -> None:

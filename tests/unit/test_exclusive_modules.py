@@ -13,7 +13,7 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import headscope
-from headscope.models import tokens
+from headscope.models import modules, tokens
 from headscope.models.modules import exclusive
 
 from .conftest import TINY, hooks
@@ -67,6 +67,17 @@ def test_wrappers_exclude_each_other(second: str) -> None:
         assert [np.array_equal(expected, one) for one in several] == [True] * RUNS
     assert module.config._attn_implementation == before
     assert torch.equal(module(torch.tensor([INPUTS[0]])).logits, output)
+
+
+def test_locks_that_are_held_are_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that holds a module gets it again without a look at its parts, until it releases it."""
+    module = TINY["gpt2"]()
+    with exclusive(module):
+        monkeypatch.setattr(modules, "configurations", None)
+        with exclusive(module):
+            pass
+    with pytest.raises(TypeError), exclusive(module):
+        pass
 
 
 def test_one_tokenizer_in_two_threads(minilm: headscope.Model) -> None:

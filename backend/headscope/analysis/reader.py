@@ -16,7 +16,7 @@ import torch
 from ..capture import Batch, CaptureSpec, by_input, part
 from ..capture.parallel import one_thread
 from ..core.arrays import Array
-from ..core.attention import Kind, Layer, Reading, required
+from ..core.attention import Keys, Kind, Layer, Reading, required
 from ..core.factors import Factors, ProjectionFactors, Whole
 from ..core.tokens import BatchTokens, Token
 from ..errors import HeadscopeError
@@ -24,6 +24,7 @@ from ..lenses import LENSES
 from ..measures import MEASURES
 from ..measures.thumbnail import TILE, pool, quantise
 from ..settings import Keep
+from .kept_arrays import KeptArrays, Key, to_host
 from .memory import MemoryPlan, check_kept, check_whole
 from .request import AnalysisRequest
 from .result import MapSink, Result
@@ -35,8 +36,6 @@ SMALL = 100_000
 
 Progress = Callable[[float, str, str], None]
 Readings = dict[str, Reading]
-# An array that is kept: group (measure, note or tile), name, and lens or part.
-Key = tuple[str, str, str]
 # Inputs of a batch, by their index in it.
 Places = tuple[int, ...]
 
@@ -82,9 +81,10 @@ class Reader:
         self._heads = frozenset(plan.heads)
         self._place = {layer: place for place, layer in enumerate(plan.layers)}
         self._last = max(plan.layers)
-        self._arrays: dict[Key, Array] = {}  # [B, L, ...]
+        self._arrays = KeptArrays(plan, len(tasks))
         self._keys = np.zeros((len(tasks), len(plan.layers), plan.queries), np.int32)
         self._causal = True
+        self._counted: tuple[Keys, Array] | None = None  # of the layer before, which most layers share
         self._joined: dict[tuple[int, str], torch.Tensor] = {}
         self._alike: dict[tuple[str, Places], list[Places]] = {}
         self._tokens: dict[Places, BatchTokens] = {}
@@ -141,7 +141,7 @@ class Reader:
             return []
         started = time.perf_counter()
         block, head = chosen.layer, self._plan.heads.index(chosen.layer.heads[0])
-        self._keys[list(chosen.places), place] = block.keys.counts(self._plan.queries, self._plan.keys).cpu().numpy()
+        self._keys[list(chosen.places), place] = self._counts(block.keys)
         self._causal &= block.keys.rule == "prefix"
         maps = None if chosen.deferred is None else self._read_rows(chosen, place, head)
         if maps is None:
@@ -152,6 +152,12 @@ class Reader:
                 maps = self._read_maps(whole, place, head)
         self.reading_s += time.perf_counter() - started
         return maps
+
+    def _counts(self, keys: Keys) -> Array:
+        """Return the number of keys that every query sees, [Q]."""
+        if self._counted is None or self._counted[0] is not keys:
+            self._counted = keys, keys.counts(self._plan.queries, self._plan.keys).cpu().numpy()
+        return self._counted[1]
 
     def _read_rows(self, batch: Batch, place: int, head: int) -> list[_MapBlocks] | None:
         """Read a batch with deferred weights by rows; None if whole maps are needed after all."""
@@ -167,8 +173,7 @@ class Reader:
             self.lens_s[name] = self.lens_s.get(name, 0.0) + spent
         measured = ((("measure", name, lens), values) for name, lens, values in rows.values())
         tiles = (one for name, cells in pooled.items() for one in _tiles(name, cells, LENSES[name].signed))
-        for key, values in (*_facts(rows.facts), *measured, *tiles):
-            self._keep(key, values, batch.places, place, head)
+        self._arrays.put((*_facts(rows.facts), *measured, *tiles), batch.places, place, head)
         return self._with_absent(
             [_MapBlocks(place, head, {}, {name: [heads] for name, heads in factors.items()})], batch
         )
@@ -181,8 +186,7 @@ class Reader:
             for name, params in self._lenses.items()
             if LENSES[name].of == "heads"
         }
-        for key, values in (*self._notes(readings), *self._measured(chosen, readings)):
-            self._keep(key, values, chosen.places, place, head)
+        self._arrays.put((*self._notes(readings), *self._measured(chosen, readings)), chosen.places, place, head)
         return self._maps(chosen, readings, place, head)
 
     def _apply(self, name: str, layer: Layer, params: Any) -> Reading:
@@ -280,8 +284,7 @@ class Reader:
             if LENSES[name].of == "layer" and (place is not None or join is not None):
                 readings[name] = self._join(number, name, self._apply(name, layer, params), join)
         if place is not None:
-            for key, values in (*self._notes(readings), *self._measured_layer(layer, readings)):
-                self._keep(key, values, (number,), place, 0)
+            self._arrays.put((*self._notes(readings), *self._measured_layer(layer, readings)), (number,), place, 0)
         self.reading_s += time.perf_counter() - started
         if place is not None:
             found = {name: reading.map[None] for name, reading in readings.items() if name in self._kept}
@@ -328,30 +331,16 @@ class Reader:
                 yield from _tiles(name, pool(shown, TILE, reading.signed), reading.signed)
         yield from _facts(readings)
 
-    def _keep(self, key: Key, values: torch.Tensor, numbers: Places, place: int, head: int) -> None:
-        """Store values of heads [B h, ...], or of one input's layer (any shape), in the array [B, L, H, ...]."""
-        block = values.detach().cpu().numpy()
-        if block.dtype == np.float64:
-            block = block.astype(np.float32)
-        group, name, _ = key
-        per_head = MEASURES[name].of == "heads" if group == "measure" else LENSES[name].of == "heads"
-        block = block.reshape(len(numbers), -1, *block.shape[1:]) if per_head else block[None]  # [B, h, ...]
-        if key not in self._arrays:
-            axes = (len(self._plan.heads), *block.shape[2:]) if per_head else block.shape[1:]
-            empty = np.nan if block.dtype.kind == "f" else 0
-            self._arrays[key] = np.full((len(self._tasks), len(self._plan.layers), *axes), empty, block.dtype)
-        heads = (slice(head, head + block.shape[1]),) if per_head else ()
-        self._arrays[key][(list(numbers), place, *heads)] = block
-
     def _write(self, number: int, maps: _MapBlocks, place: int) -> None:
         """Write the maps of an input, at index `place` of its batch, to its sink, if they are kept."""
         if number not in self._written:
             return
         started = time.perf_counter()
         sink = self._tasks[number].sink
-        for name, block in maps.blocks.items():
-            self._count(number, block[place].nbytes)
-            sink.write(name, maps.layer, maps.head, block[place].cpu().numpy())
+        blocks = [block[place] for block in maps.blocks.values()]
+        for name, block in zip(maps.blocks, to_host(blocks), strict=True):
+            self._count(number, block.nbytes)
+            sink.write(name, maps.layer, maps.head, block)
         for name, heads in maps.factors.items():
             self._count(number, sum(one.nbytes for one in heads[place]))
             sink.write_factors(name, maps.layer, maps.head, heads[place])
@@ -372,9 +361,7 @@ class Reader:
         number: int = 0,
     ) -> Result:
         """Return everything kept of an input as the result of its request."""
-        grouped: dict[str, dict[str, dict[str, Array]]] = {"tile": {}, "measure": {}, "note": {}}
-        for (group, name, lens), values in self._arrays.items():
-            grouped[group].setdefault(name, {})[lens] = values[number]
+        grouped = self._arrays.of_input(number)
         return Result(
             request, kind, list(queries), list(keys), self._plan.layers, self._plan.heads, head_width, self._keys[number], self._causal,
             shapes={name: self._plan.shape(name) for name in request.lens_names},

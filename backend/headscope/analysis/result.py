@@ -54,8 +54,8 @@ class MemorySink:
         }
 
     def write(self, lens: str, layer: int, head: int, block: Array) -> None:
-        """Copy the block into its map."""
-        self.maps[lens][layer, head : head + block.shape[0]] = block
+        """Copy the block into its map, by all threads of torch: the first write to every page of new memory takes longer than the copy."""
+        torch.from_numpy(self.maps[lens])[layer, head : head + block.shape[0]].copy_(torch.from_numpy(block))
 
     def write_factors(self, lens: str, layer: int, head: int, heads: Sequence[Factors]) -> None:
         """Compute the maps."""

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from ..core.attention import BLOCK_BYTES, Layer, required
+from ..core.attention import BLOCK_BYTES, Layer, at_once, required
 from ..core.tokens import Axes
 from ..mechanisms.base import Pass
 from .deferred import DeferredWeights
@@ -98,7 +98,8 @@ def most_inputs(call: AttentionCall) -> int:
     """Return how many inputs of the call may be computed at once: as many as fit into a block, or 1 if their masks differ."""
     if any(mask is not call.masks[0] for mask in call.masks):
         return 1
-    return max(1, BLOCK_BYTES // (call.heads * call.query.shape[2] * call.key.shape[2] * 4))
+    most = at_once(BLOCK_BYTES, call.query.device)
+    return max(1, most // (call.heads * call.query.shape[2] * call.key.shape[2] * 4))
 
 
 def attend(recordings: Sequence[Recording], call: AttentionCall, on_batch: OnBatch, gates: GateReader) -> Tensor:
@@ -168,7 +169,7 @@ class _Step:
         output = self._output[:, heads].flatten(0, 1)  # [B h, Q, D], a view
         weights = self._weights(low, high)  # [B h, Q, K]
         torch.matmul(weights, self._call.shared(self._call.value, low, high), out=output)
-        for recording, finite in zip(self._recordings, all_finite(by_input(output, size)).tolist(), strict=True):
+        for recording, finite in zip(self._recordings, all_finite(by_input(output, size)), strict=True):
             if not finite:
                 recording.fail(not_finite(self._site))
         if self._layer is not None:
@@ -185,7 +186,8 @@ class _Step:
     def _may_defer(self) -> bool:
         """Return whether weights can be computed as they are read: those of one input that attends plainly, in heads larger than a block."""
         recording, query = self._recordings[0], self._call.query
-        large = query.shape[2] * self._call.key.shape[2] * query.element_size() > BLOCK_BYTES
+        head_bytes = query.shape[2] * self._call.key.shape[2] * query.element_size()
+        large = head_bytes > at_once(BLOCK_BYTES, query.device)
         plain = len(self._recordings) == 1 and recording.attends_plainly(self._site) and not recording.spec.whole
         return (
             plain

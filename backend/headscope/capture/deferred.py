@@ -11,14 +11,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ..core.attention import Layer
+from ..core.attention import Layer, at_once
 from ..mechanisms.base import Pass, Scores
 from .interface import Mask
 from .parallel import each
 from .recording import all_finite, not_finite
 from .sites import Site
 
-# Weights of the queries that are computed at once: they stay in the processor's cache while they are read.
+# Weights of the queries that are computed at once on a processor: they stay in its cache while they are read.
 ROW_BYTES = 1024 * 1024
 FEWEST_ROWS = 32  # products of fewer rows with all keys are slow
 T = TypeVar("T")
@@ -54,7 +54,8 @@ class DeferredWeights:
 
     def _size(self, heads: int) -> int:
         """Return how many queries are computed at once."""
-        return max(FEWEST_ROWS, ROW_BYTES // (heads * self._values.shape[1] * 4))
+        most = at_once(ROW_BYTES, self._layer.output.device)
+        return max(FEWEST_ROWS, most // (heads * self._values.shape[1] * 4))
 
     def whole(self) -> Layer:
         """Return the heads with all of their weights [H, Q, K]. Raises NonFinite."""
@@ -90,5 +91,5 @@ class DeferredWeights:
         return self._layer.rows(queries, weights, output, logits)
 
     def _check(self, output: Tensor) -> None:
-        if not bool(all_finite(output[None])):
+        if not all(all_finite(output[None])):
             raise not_finite(self._site)

@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask, sdpa_mask
 
-from ..core.attention import BLOCK_BYTES, Keys, interval_of
+from ..core.attention import BLOCK_BYTES, Keys, at_once, interval_of
 from ..errors import Unsupported
 from ..mechanisms.base import Scores
 from ..models.modules import configured, evaluating
@@ -110,7 +110,8 @@ class AttentionCall:
     def blocks(self) -> Iterator[tuple[int, int]]:
         """Yield ranges of key/value heads whose weights fit into a block: a single range for several inputs, which fit by choice."""
         groups, keys = self.key.shape[1:3]
-        size = max(1, BLOCK_BYTES // (self.per_group * self.query.shape[2] * keys * 4))
+        most = at_once(BLOCK_BYTES, self.query.device)
+        size = max(1, most // (self.per_group * self.query.shape[2] * keys * 4))
         if len(self.masks) > 1:
             size = groups
         for low in range(0, groups, size):

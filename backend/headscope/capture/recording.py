@@ -324,10 +324,13 @@ class Recording:
         return (weights @ for_each_head(value, query.shape[1])).transpose(1, 2)  # [B, H, Q, D] -> [B, Q, H, D]
 
 
-def all_finite(numbers: Tensor) -> Tensor:
+def all_finite(numbers: Tensor) -> list[bool]:
     """Return for each of N whether all of its numbers [N, ...] are finite. Sums are checked first, which is much faster; they may overflow themselves."""
-    finite = numbers.flatten(1).sum(-1, dtype=torch.promote_types(numbers.dtype, torch.float32)).isfinite()
-    return finite if bool(finite.all()) else numbers.flatten(1).isfinite().all(-1)
+    sums = numbers.flatten(1).sum(-1, dtype=torch.promote_types(numbers.dtype, torch.float32))
+    finite: list[bool] = sums.isfinite().tolist()
+    if not all(finite):
+        finite = numbers.flatten(1).isfinite().all(-1).tolist()
+    return finite
 
 
 def not_finite(site: Site) -> NonFinite:

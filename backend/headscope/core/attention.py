@@ -16,6 +16,8 @@ from .tokens import Axes, BatchTokens, Marks
 # Weights computed at once: larger layers are processed in blocks of heads. A block fits the processor's cache, which is faster than a whole layer, and
 # memory does not grow with the number of heads.
 BLOCK_BYTES = 4 * 1024 * 1024
+# How many times as much is computed at once on a GPU, where starting an operation takes longer than a small operation itself.
+GPU_TIMES = 16
 # Tensors of a Layer with an axis of heads, besides its weights; empty or None where they are missing.
 BY_HEAD = (
     "output",
@@ -34,6 +36,11 @@ Kind = Literal["self", "encoder", "decoder", "cross"]
 
 
 T = TypeVar("T")
+
+
+def at_once(most: int, device: torch.device) -> int:
+    """Return how much is computed at once on a device: `most` on a processor, which has it in its cache, and GPU_TIMES as much elsewhere."""
+    return most if device.type == "cpu" else GPU_TIMES * most
 
 
 def required(value: T | None) -> T:

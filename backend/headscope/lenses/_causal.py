@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..core.attention import Span
+from ..core.attention import Span, at_once
 from ..core.lazy import Tensor, torch
 from ._gram import (
     DIRECT_CONDITION,
@@ -25,7 +25,7 @@ from ._gram import (
 
 # Eigenvalues of a Gram matrix in float64 are off by a small multiple of eps(float64) times the largest.
 EIGENVALUE_ERROR = 1e-13
-# Rows multiplied at once with the keys that any of them sees: more rows are multiplied with more zeros, fewer are slower to start.
+# Rows multiplied at once, on a processor, with the keys that any of them sees: more rows are multiplied with more zeros, fewer are slower to start.
 PART = 2 * ROWS
 
 
@@ -132,11 +132,12 @@ class PrefixRows:
         self._prefixes = prefixes = _prefixes(V, width, epsilon)
         mild = prefixes.safe & (prefixes.gain <= DIRECT_GAIN)
         late = _Late(V, prefixes.inverse[:, :-1], prefixes.condition[:, :-1], True)
-        if late.exact(mild) > 1:
-            late = _orthonormal(V, prefixes)
         self._exact = late.exact(mild)
+        if self._exact > 1:
+            late = _orthonormal(V, prefixes)
+            self._exact = late.exact(mild)
         self.start = min(width + self._exact * ROWS, n)
-        self._proven = prefixes.safe[:, : self._exact].all(1)
+        self._proven: list[bool] = prefixes.safe[:, : self._exact].all(1).tolist()
         self._direct = late.direct
         self.basis = late.V.to(dtype)
         self._inverse, self._update = late.inverse.to(dtype), prefixes.update.to(dtype)
@@ -153,12 +154,11 @@ class PrefixRows:
         """
         prefixes, task = self._prefixes, _Causal(weights, self._V, projected, kept)
         projected.copy_(weights)
-        every = bool(self._proven.all())
-        groups: slice | Tensor = slice(None) if every else self._proven.nonzero().flatten()
-        if self._exact and bool(self._proven.any()):
+        proven, unproven = ([group for group, one in enumerate(self._proven) if one is kind] for kind in (True, False))
+        groups: slice | Tensor = torch.tensor(proven, device=weights.device) if unproven else slice(None)
+        if self._exact and proven:
             parts = prefixes.inverse[groups, : self._exact], prefixes.update[groups, : self._exact]
             _exact_rows(task, groups, self._V.shape[2], self.start, *parts)
-        unproven = (~self._proven).nonzero().flatten().tolist()
         return [_unproven_rows(task, group, self.start, self._epsilon) for group in unproven]
 
     def solve(self, weights: Tensor, output: Tensor, norms: Tensor, first: int) -> tuple[Tensor, Tensor]:
@@ -173,8 +173,9 @@ class PrefixRows:
     def _multiply(self, weights: Tensor, first: int) -> Tensor:
         """Return the products [H, R, D] of rows [H, R, K] from row `first` on with the basis: some rows at a time, without the keys that none of these sees."""
         found: list[Tensor] = []
-        for low in range(0, weights.shape[1], PART):
-            part = weights[:, low : low + PART]
+        step = at_once(PART, weights.device)
+        for low in range(0, weights.shape[1], step):
+            part = weights[:, low : low + step]
             seen = first + low + part.shape[1]
             rows = part[..., :seen].reshape(len(self.basis), -1, seen)  # [G, P · R, K]
             found.append((rows @ self.basis[:, :seen]).view(*part.shape[:2], -1))
@@ -197,8 +198,9 @@ def _long_rows(task: _Causal, output: Tensor, rows: PrefixRows) -> Span | None:
     if start < n:
         late = task.weights[:, start:]
         coefficients, task.kept[:, start:] = rows.solve(late, output[:, start:], squared_norms(late), start)
-        for low in range(start, n, PART):
-            high = min(low + PART, n)
+        step = at_once(PART, task.weights.device)
+        for low in range(start, n, step):
+            high = min(low + step, n)
             task.projected[:, low:high, :high] = rows.map(coefficients[:, low - start : high - start], low)
             task.projected[:, low:high, high:] = 0
         return Span(coefficients, rows.basis, causal=True)
@@ -223,8 +225,8 @@ class _Late:
 
     def exact(self, allowed: Tensor) -> int:
         """Return the number of blocks up to the last one that needs float64: all but those that are `allowed` [G, blocks] and well-conditioned."""
-        direct = (allowed & (self.condition <= DIRECT_CONDITION)).all(0)
-        return max((~direct).nonzero().flatten().tolist(), default=-1) + 1
+        direct = (allowed & (self.condition <= DIRECT_CONDITION)).all(0).tolist()
+        return max((block for block, one in enumerate(direct) if not one), default=-1) + 1
 
 
 def _orthonormal(V: Tensor, prefixes: _Prefixes) -> _Late:

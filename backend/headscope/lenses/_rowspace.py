@@ -74,12 +74,13 @@ def _project_few(weights: Tensor, V: Tensor, factor: tuple[Tensor, Tensor], epsi
     groups, n, width = V.shape
     per_group = weights.shape[0] // groups
     condition = factor[1].clone()
-    proven = condition <= safe_condition(n, width, epsilon)
+    limit = safe_condition(n, width, epsilon)
+    unproven = [group for group, one in enumerate(condition.tolist()) if not one <= limit]
     rank = torch.full((groups,), n)
-    projected = weights if bool(proven.all()) else weights.clone()
+    projected = weights.clone() if unproven else weights
     kept = torch.ones(weights.shape[:2], dtype=weights.dtype, device=weights.device)
     leverage = torch.ones((groups, n), dtype=weights.dtype, device=V.device)
-    for group in (~proven).nonzero().flatten().tolist():
+    for group in unproven:
         U, sigma = decompose(V[group], n, epsilon)
         rank[group] = sigma.numel()
         condition[group] = sigma[0] / sigma[-1] if sigma.numel() else 1.0
@@ -114,9 +115,10 @@ class Basis:
         """Find the basis of values V [G, N, D] in float64, whose Gram matrix has the `factor`."""
         groups, n, width = V.shape
         inverse, condition = factor[0], factor[1].clone()
-        unproven = (condition > safe_condition(n, width, epsilon)).nonzero().flatten().tolist()
+        conditions, limit = condition.tolist(), safe_condition(n, width, epsilon)
+        unproven = [group for group, one in enumerate(conditions) if one > limit]
         rank, exact = torch.full((groups,), width), dict[int, Tensor]()
-        direct = bool((condition <= DIRECT_CONDITION).all())
+        direct = all(one <= DIRECT_CONDITION for one in conditions)
         basis = V.to(dtype) @ inverse.to(dtype).mT if direct else V @ inverse.mT
         leverage = basis.square().sum(-1).clamp(0, 1)
         basis = basis.to(dtype)
