@@ -101,6 +101,7 @@ def test_same_viewer(alone: Alone) -> None:
     expect(alone.page.get_by_text(re.compile("^Looks most at"))).to_be_visible()
     alone.page.get_by_role("combobox", name="colour by").select_option(label="Entropy")
     expect(alone.page.get_by_text(re.compile(r"^3\.7 .*nats"))).to_be_visible()
+    expect(alone.alert).to_have_count(0)  # a measure that the file lacks is not asked for
 
 
 def test_hostile_text_is_text(alone: Alone) -> None:

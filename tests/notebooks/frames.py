@@ -60,13 +60,14 @@ def check_from_python(frame: Frame) -> None:
 
 
 def choose_in_page(frame: Frame) -> None:
-    """Choose the lens weights, the range of all heads, and the first cell."""
+    """Choose the lens weights, the range of all heads, and the first cell; nothing is refused."""
     lens, span = _choices(frame)
     lens.select_option("weights")
     span.select_option("all")
     cells = frame.get_by_role("application").first
     for key in ("Home", "Enter"):
         cells.press(key)
+    expect(frame.get_by_role("alert")).to_have_count(0)
 
 
 def _choices(frame: Frame) -> tuple[Locator, Locator]:

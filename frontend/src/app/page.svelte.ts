@@ -173,12 +173,12 @@ export function createPage(source: Source, fragment: string, onhelp: () => void)
       const order = ['off', 'side', 'difference'] as const
       const next = order[(order.indexOf(selection.compare) + 1) % order.length]
       if (chosen.other) selection.set({ compare: next })
-      requests.complete()
+      void requests.complete()
     },
 
     compareHeads(): void {
       selection.compareHeads()
-      requests.complete()
+      void requests.complete()
     },
 
     /** The server could not be reached: repeat what was asked of it. */

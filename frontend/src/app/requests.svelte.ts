@@ -84,19 +84,21 @@ export class Requests {
   }
 
   /** Request the selected lenses and measures that the analysis on screen lacks. */
-  complete = (): void => {
-    const { selection, comparisonRun } = this.#parts
+  complete = async (): Promise<void> => {
+    const { selection, comparisonRun, session } = this.#parts
+    // A page of one analysis supports no others than its own lenses and measures.
+    await session.learn(this.#chosen.model)
     const { lens, other } = this.#chosen
     const now = this.#shown?.analysis
     const wants = selection.compare === 'off' || selection.with !== 'lens' ? [lens] : [lens, other]
     const compared = selection.compare === 'off' || comparisonRun.isFor(selection, this.#shown?.second, lens)
     const has = compared && wants.every((name) => now?.lenses.includes(name))
-    if (!has || this.#known().some(({ name }) => !now?.measures.includes(name))) void this.analyse()
+    if (!has || this.#known().some(({ name }) => !now?.measures.includes(name))) await this.analyse()
   }
 
   setLens = (name: string): void => {
     this.#parts.selection.set({ lens: name })
-    this.complete()
+    void this.complete()
   }
 
   moveLens = (step: number): void => {
