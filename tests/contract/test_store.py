@@ -6,7 +6,7 @@ import os
 import random
 import signal
 import time
-from collections import Counter
+from collections import Counter, deque
 from pathlib import Path
 
 import numpy as np
@@ -110,6 +110,47 @@ def test_map_files_are_plain_safetensors(results: Results, place: Place) -> None
     write(results, 1)
     data = place.files.cat_file(place.file(name(1), "weights.safetensors"))
     assert np.array_equal(load(data)["map"], content(1))
+
+
+def test_maps_are_sent_from_their_file(results: Results) -> None:
+    """Piece by piece the file of a slice is the one that is read at once; remote stores and computed maps have none."""
+    write(results, 1)
+    stored = results.get(name(1))
+    assert stored is not None
+    chosen = slice(0, 2), slice(1, 3)
+    opened = stored.open_map("weights", *chosen)
+    assert (opened is None) == stored.remote
+    assert stored.open_map("null", *chosen) is None
+    if opened is not None:
+        sent = b"".join(opened.pieces())
+        assert sent == bytes(stored.map_file("weights", *chosen))
+        assert len(sent) == opened.length
+
+
+@pytest.mark.parametrize("how", ["flipped", "cut"])
+def test_damage_is_found_in_a_file_that_was_verified(results: Results, place: Place, how: str) -> None:
+    """A file that changes is verified again, and while it is sent the rest is not."""
+    write(results, 1)
+    stored, path = results.get(name(1)), place.file(name(1), "weights.safetensors")
+    assert stored is not None
+    opened = stored.open_map("weights", ALL, ALL)
+    if opened is None:  # a remote store
+        return
+    assert b"".join(opened.pieces())[-4:] == content(1).tobytes()[-4:]
+    again = stored.open_map("weights", ALL, ALL)
+    assert again is not None
+    pieces = again.pieces()
+    next(pieces)
+    data = place.files.cat_file(path)
+    with open(path, "r+b") as file:  # noqa: PTH123 - in place, so that it stays the file that is open
+        file.truncate(len(data) - 1)
+        if how == "flipped":
+            file.seek(len(data) - 1)
+            file.write(bytes([data[-1] ^ 1]))
+    with pytest.raises(Corrupt):
+        deque(pieces, maxlen=0)
+    with pytest.raises(Corrupt):
+        stored.open_map("weights", ALL, ALL)
 
 
 def test_unknown_results(results: Results) -> None:

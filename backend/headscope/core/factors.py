@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
-# Entries of a map computed at once where all of it is computed.
-BLOCK = 512 * 1024
+# Entries of a map computed at once where all of it is computed: in float64 they fit the processor's cache.
+BLOCK = 128 * 1024
 EVERY = slice(None)
 
 
@@ -107,10 +107,10 @@ class Factors(ABC):
     def head(self, head: int) -> Self:
         """Return the factors of one head alone."""
 
-    def tile(self, head: int, rows: slice = EVERY, columns: slice = EVERY) -> Array:
-        """Return a window of the map of a head, float32 [R, C]. It is computed in blocks of rows, so that all else stays small."""
+    def tile(self, head: int, rows: slice = EVERY, columns: slice = EVERY, out: Array | None = None) -> Array:
+        """Return a window of the map of a head, float32 [R, C], in `out` if given. It is computed in blocks of rows, so that all else stays small."""
         queries, keys = (np.arange(*part.indices(n)) for part, n in zip((rows, columns), self.shape[1:], strict=True))
-        found = np.empty((len(queries), len(keys)), np.float32)
+        found = np.empty((len(queries), len(keys)), np.float32) if out is None else out
         step = max(1, BLOCK // max(1, len(keys)))
         for low in range(0, len(queries), step):
             found[low : low + step] = self.exact(head, queries[low : low + step], keys)
@@ -146,9 +146,11 @@ class Whole(Factors):
     def head(self, head: int) -> Whole:
         return Whole(self.map[head : head + 1])
 
-    def tile(self, head: int, rows: slice = EVERY, columns: slice = EVERY) -> Array:
+    def tile(self, head: int, rows: slice = EVERY, columns: slice = EVERY, out: Array | None = None) -> Array:
         window: Array = self.map[head, rows, columns]
-        return window
+        if out is not None:
+            np.copyto(out, window)
+        return window if out is None else out
 
 
 @dataclass(frozen=True)

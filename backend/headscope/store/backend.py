@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 from ..errors import StoreUnavailable
 from .map_file import Piece
@@ -45,6 +45,9 @@ class BlobBackend(Protocol):
 
     def fill(self, id_: str, folder: str, file: str, pieces: list[Piece]) -> None:
         """Fill each piece with the bytes at its offset. Raises Corrupt if the file is too short."""
+
+    def open(self, id_: str, file: str) -> BinaryIO | None:
+        """Open a file of an entry, which stays readable if the entry is removed; None if the backend is remote. Raises Corrupt if the file is missing."""
 
     def publish(self, id_: str, folder: Path) -> bool:
         """Make the entry in a staging folder visible; return False if the id is taken. Raises StorageFull."""

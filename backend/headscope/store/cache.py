@@ -42,7 +42,7 @@ class Cache:
         headers, _, body = found[len(digest) :].partition(b"\n")
         return json.loads(headers), body
 
-    def put(self, key: str, headers: Mapping[str, str], body: bytes) -> None:
+    def put(self, key: str, headers: Mapping[str, str], body: bytes | memoryview) -> None:
         """Cache bytes, unless they are too large."""
         if self._redis is None or len(body) > LARGEST:
             return

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from .backend import QUARANTINED, Fingerprint, quarantine_name, quarantine_time, unavailable
 from .manifest import NAME, parse_manifest
@@ -61,6 +62,10 @@ class LocalBackend:
                     if not count:
                         raise Corrupt
                     start, room = start + count, room[count:]
+
+    def open(self, id_: str, file: str) -> BinaryIO:
+        with _reading():
+            return open(self._file(id_, file), "rb", buffering=0)  # noqa: PTH123 - see _file; the reader closes it
 
     def publish(self, id_: str, folder: Path) -> bool:
         target = self._folder(id_)

@@ -146,10 +146,8 @@ def read_heads(fill: Fill, shape: Shape, layers: slice, heads: slice, digests: l
     size = shape[2] * shape[3] * 4
     chosen_layers, chosen_heads = range(shape[0])[layers], range(shape[1])[heads]
     run = len(chosen_heads) * size  # bytes of a layer's chosen heads, which are adjacent
-    start = header((len(chosen_layers), len(chosen_heads), *shape[2:]))
-    file = memoryview(bytearray(len(start) + len(chosen_layers) * run))
-    file[: len(start)] = start
-    data, first = file[len(start) :], len(header(shape)) + chosen_heads.start * size
+    file, data = empty_file((len(chosen_layers), len(chosen_heads), *shape[2:]))
+    first = len(header(shape)) + chosen_heads.start * size
     offsets = [first + layer * shape[1] * size for layer in chosen_layers]
     fill([(offset, data[place * run :][:run]) for place, offset in enumerate(offsets)])
     expected = [digests[layer * shape[1] + head] for layer in chosen_layers for head in chosen_heads]
@@ -159,10 +157,12 @@ def read_heads(fill: Fill, shape: Shape, layers: slice, heads: slice, digests: l
     return file
 
 
-def as_file(values: Array) -> memoryview:
-    """Return a map file of these values [L, H, Q, K]."""
-    layers, heads, queries, keys = values.shape
-    return memoryview(header((layers, heads, queries, keys)) + np.ascontiguousarray(values).tobytes())
+def empty_file(shape: Shape) -> tuple[memoryview, memoryview]:
+    """Return a map file to be filled, and its part for the maps."""
+    start = header(shape)
+    file = np.empty(len(start) + math.prod(shape) * 4, np.uint8).data
+    file[: len(start)] = start
+    return file, file[len(start) :]
 
 
 def values_of(file: memoryview) -> Array:

@@ -6,7 +6,7 @@ import hashlib
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import product
 from pathlib import Path
@@ -29,13 +29,14 @@ from .map_file import (
     MapPart,
     MapWriter,
     Shape,
-    as_file,
     blocks,
+    empty_file,
     file_of,
     read_heads,
     storing,
     values_of,
 )
+from .open_map import OpenMap, VerifiedHeads
 from .staging import Attempt
 
 SMALL = "small.safetensors"
@@ -51,6 +52,7 @@ class Stored:
     backend: BlobBackend
     manifest: Manifest
     fingerprint: Hashable = None
+    verified: VerifiedHeads = field(default_factory=VerifiedHeads, compare=False)
 
     @property
     def document(self) -> dict[str, Any]:
@@ -84,10 +86,16 @@ class Stored:
             return values_of(self.map_file(lens, layers, heads))[:, :, queries, keys]
         shape = self._shape(lens)
         sizes = [len(range(n)[part]) for n, part in zip(shape, (layers, heads, queries, keys), strict=True)]
-        found = np.empty((sizes[0] * sizes[1], *sizes[2:]), np.float32)
-        for place, factors in enumerate(self.factors(lens, layers, heads)):
-            found[place] = factors.tile(0, queries, keys)
-        return found.reshape(sizes)
+        found = np.empty(sizes, np.float32)
+        self._compute(lens, layers, heads, found, queries, keys)
+        return found
+
+    def _compute(
+        self, lens: str, layers: slice, heads: slice, found: Array, queries: slice = EVERY, keys: slice = EVERY
+    ) -> None:
+        """Compute a window of maps into `found`, [L', H', Q', K']."""
+        for one, factors in zip(found.reshape(-1, *found.shape[2:]), self.factors(lens, layers, heads), strict=True):
+            factors.tile(0, queries, keys, one)
 
     def factors(self, lens: str, layers: slice, heads: slice) -> Iterator[Factors]:
         """Yield what the result keeps of each of these heads, from which any window is computed. Raises Corrupt."""
@@ -115,8 +123,26 @@ class Stored:
     def map_file(self, lens: str, layers: slice, heads: slice) -> memoryview:
         """Return the same as a safetensors file with one tensor, `map`. Raises Corrupt."""
         if self.is_factored(lens):
-            return as_file(self.maps(lens, layers, heads))
+            all_layers, all_heads, queries, keys = self._shape(lens)
+            shape = len(range(all_layers)[layers]), len(range(all_heads)[heads]), queries, keys
+            file, data = empty_file(shape)
+            self._compute(lens, layers, heads, np.frombuffer(data, np.float32).reshape(shape))
+            return file
         return read_heads(self._fill(lens), self._shape(lens), layers, heads, self.manifest.digests["maps"][lens])
+
+    def open_map(self, lens: str, layers: slice, heads: slice) -> OpenMap | None:
+        """Open the same to be sent piece by piece; None if it is computed, or the store is remote. Raises Corrupt."""
+        entry = self.manifest
+        file = None if self.is_factored(lens) else self.backend.open(entry.id, file_of(lens, entry.sizes))
+        if file is None:
+            return None
+        try:
+            return OpenMap(
+                file, self._shape(lens), layers, heads, entry.digests["maps"][lens], (entry.digest, lens), self.verified
+            )
+        except BaseException:
+            file.close()
+            raise
 
     def is_factored(self, lens: str) -> bool:
         """Return whether the result keeps the factors of this lens' maps, where they have some."""
@@ -170,7 +196,7 @@ class Results(EntryStore):
 
     def __init__(self, backend: BlobBackend, index: Index, quota_bytes: int) -> None:
         super().__init__(backend, index, quota_bytes)
-        self._manifests = ManifestCache()
+        self._manifests, self._verified = ManifestCache(), VerifiedHeads()
 
     def get(self, id_: str) -> Stored | None:
         """Return a result and mark it as used; None if it does not exist. Raises Corrupt or StoreUnavailable."""
@@ -204,7 +230,7 @@ class Results(EntryStore):
         fingerprint, manifest = self._manifests.get(id_)
         if manifest is None or fingerprint is None or fingerprint != self._backend.fingerprint(id_, _files(manifest)):
             return None
-        return Stored(self._backend, manifest, fingerprint)
+        return Stored(self._backend, manifest, fingerprint, self._verified)
 
     def _read(self, id_: str) -> Stored | None:
         """Read the manifest of a result and cache it."""
@@ -217,7 +243,7 @@ class Results(EntryStore):
         fingerprint = self._backend.fingerprint(id_, _files(manifest))
         fingerprint = fingerprint if fingerprint and before == fingerprint[:1] else None
         self._manifests.put(fingerprint, manifest)
-        return Stored(self._backend, manifest, fingerprint)
+        return Stored(self._backend, manifest, fingerprint, self._verified)
 
 
 def _files(manifest: Manifest) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.types import Scope
 
 from ..._version import __version__
@@ -49,7 +49,8 @@ def respond_with_etag(
         kept, body = cached
         return Response(body, headers={**kept, **headers})
     response = make(stored)
-    kept = {name: value for name, value in response.headers.items() if name != "content-length"}
-    cache.put(key, kept, bytes(response.body))
+    if not isinstance(response, StreamingResponse):
+        kept = {name: value for name, value in response.headers.items() if name != "content-length"}
+        cache.put(key, kept, response.body)
     response.raw_headers += [(name.lower().encode(), value.encode()) for name, value in headers.items()]
     return response

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, BeforeValidator
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from ...core import arrow
 from ...core.arrays import Array
@@ -109,6 +109,10 @@ class MapSlice(BaseModel):
         if needed > PIECE:
             room.take(needed)
         if not self.is_computed(format_) and (format_, self.query, self.key) == ("safetensors", None, None):
+            opened = stored.open_map(name, layers, heads) if count * itemsize > PIECE else None
+            if opened is not None:
+                length = {"Content-Length": str(opened.length)}
+                return StreamingResponse(opened.pieces(), headers=length, media_type=MEDIA[format_])
             return Response(stored.map_file(name, layers, heads), media_type=MEDIA[format_])
         chosen, parts = (layers.stop - layers.start, heads.stop - heads.start), []
         # Block by block, because the slice may be much smaller than the maps.
