@@ -240,7 +240,9 @@ def test_a_slice_of_maps_that_are_too_large(document: dict[str, Any], monkeypatc
 
     shapes = {"shapes": {"weights": list(maps.shape)}, "layers": [0, 1, 2], "heads": [0, 1, 2, 3]}
     stored: Any = SimpleNamespace(
-        document={**document, **shapes, "kept": ["weights"]}, maps=values, is_factored=lambda lens: False
+        document={**document, **shapes, "kept": ["weights"], "request": {"model": document["model"]}},
+        maps=values,
+        is_factored=lambda lens: False,
     )
     monkeypatch.setattr(tensors, "MAX_BYTES", maps.nbytes // 3)
     for dtype in ("float32", "float16"):
