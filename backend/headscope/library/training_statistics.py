@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,8 @@ from ..measures import MEASURES
 from ..models.loading import DTYPES, Model, wrap
 from ..query.search import token_mean
 from .arguments import request_of
+
+logger = logging.getLogger("headscope")
 
 # Statistic -> its title, its measure, and the column of the measure if it has several.
 STATISTICS: dict[str, tuple[str, str, str | None]] = {
@@ -60,7 +64,8 @@ def watch_training(
 
     `statistics` are entropy (in nats), null_share, sink_weight and sink_share, as means over heads, tokens and inputs for every layer. They are appended to
     attention.jsonl, which also has every head, and attention.csv in `folder`, by default "attention" in the trainer's output folder; with `report` they also
-    go through trainer.log, and from there to MLflow, Weights & Biases, TensorBoard and any other integration that `report_to` names.
+    go through trainer.log, and from there to MLflow, Weights & Biases, TensorBoard and any other integration that `report_to` names. After the last record the
+    folder has a figure of each statistic, too, as a web page, and with `report` MLflow and Weights & Biases get the folder as an artefact of the run.
 
     Raises InvalidRequest, Unknown for a statistic, and Unsupported for models that cannot be analysed or whose weights are sharded. An error while training, such
     as a value that is not finite, is recorded in place of the numbers.
@@ -139,6 +144,8 @@ class AttentionCallback(TrainerCallback):  # type: ignore[misc]
         ends = control.should_training_stop or state.global_step >= state.max_steps
         if ends or (state.global_step % self._every == 0 and self.time_share <= self._most_time):
             self._record(self._model, state, control)
+        if ends:
+            self._finish(args.report_to)
 
     def figure(self, statistic: str, *, theme: Theme = "light") -> Any:
         """Return a plotly figure of a statistic: a line per layer over the steps. Raises Unknown."""
@@ -205,6 +212,18 @@ class AttentionCallback(TrainerCallback):  # type: ignore[misc]
         layers = {name: to_lists(_mean(values, 1)) for name, values in heads.items()}
         return {"layers": results[0].layers, **layers, "heads": {name: to_lists(each) for name, each in heads.items()}}
 
+    def _finish(self, integrations: Collection[str]) -> None:
+        """Write the figures, and send the folder to the integrations that keep files. An error there is logged: the training is worth more."""
+        started = time.perf_counter()
+        for name in self._statistics:
+            self.figure(name).write_html(self._folder / f"{name}.html", include_plotlyjs="directory")
+        for name in PUBLISHERS.keys() & set(integrations if self._log else ()):
+            try:
+                PUBLISHERS[name](self._folder)
+            except Exception:
+                logger.exception("the attention statistics did not reach %s", name)
+        self.seconds += time.perf_counter() - started
+
     def _scalars(self, row: Row) -> dict[str, float]:
         """Return the statistics of a record as numbers by name."""
         return {
@@ -242,6 +261,20 @@ class AttentionCallback(TrainerCallback):  # type: ignore[misc]
         ]
         with (self._folder / "attention.csv").open("a", encoding="utf-8") as file:
             file.write(csv_text(lines))
+
+
+def _to_mlflow(folder: Path) -> None:
+    if sys.modules["mlflow"].active_run():
+        sys.modules["mlflow"].log_artifacts(str(folder), "attention")
+
+
+def _to_wandb(folder: Path) -> None:
+    if run := sys.modules["wandb"].run:
+        run.log_artifact(str(folder), name="attention", type="attention")
+
+
+# Integrations of the trainer, which has imported them, that keep files.
+PUBLISHERS = {"mlflow": _to_mlflow, "wandb": _to_wandb}
 
 
 def _by_head(result: Result, statistic: str) -> Array:

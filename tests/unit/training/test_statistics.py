@@ -5,6 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +16,7 @@ from transformers import Trainer, TrainerCallback, TrainingArguments
 
 import headscope
 from headscope.errors import InvalidRequest, Unknown, Unsupported
+from headscope.library.training_statistics import STATISTICS
 
 from .small import SHAPE, module_of
 
@@ -91,6 +95,24 @@ def test_records_of_a_training(tmp_path):
     assert list(figure.data[0].x) == [0, 2, 4, 5]
     with pytest.raises(Unknown):
         callback.figure("loss")
+    assert "null share" in (folder / "null_share.html").read_text("utf-8")
+    names = {"attention.csv", "attention.jsonl", "plotly.min.js", *(f"{name}.html" for name in STATISTICS)}
+    assert {path.name for path in folder.iterdir()} == names
+
+
+def test_integrations_that_keep_files(tmp_path, monkeypatch, caplog):
+    """They get the folder once training ends, also if another one fails; without `report`, none does."""
+    sent = []
+    stored = lambda folder, name: sent.append((name, {path.name for path in Path(folder).iterdir()}))  # noqa: E731
+    monkeypatch.setitem(sys.modules, "mlflow", SimpleNamespace(active_run=lambda: object(), log_artifacts=stored))
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(run=SimpleNamespace(log_artifact=None)))
+    for report in (True, False):
+        trainer = trainer_of(tmp_path / str(report), steps=1)
+        trainer.args.report_to = ["mlflow", "wandb"]  # the trainer was made without their callbacks
+        headscope.watch_training(trainer, INPUTS, statistics=["entropy"], report=report)
+        trainer.train()
+    assert sent == [("attention", {"attention.csv", "attention.jsonl", "plotly.min.js", "entropy.html"})]
+    assert "did not reach wandb" in caplog.text
 
 
 def test_little_time(tmp_path):
