@@ -67,7 +67,7 @@ def main() -> None:
     if unknown := set(chosen.names) - set(BENCHMARKS):
         parser.error(f"unknown benchmarks: {', '.join(sorted(unknown))}")
     found: dict[str, Any] = {"machine": machine()}
-    for name in chosen.names or (record.TRACKED if chosen.quick else BENCHMARKS):
+    for name in chosen.names or (record.QUICK if chosen.quick else BENCHMARKS):
         module = import_module(f".{name}", __package__)
         print(f"\n## {name}\n\n{module.__doc__.strip()}\n")
         found[name] = module.measure(**_sizes(name, module, chosen))
@@ -80,7 +80,7 @@ def main() -> None:
 def _sizes(name: str, module: Any, chosen: argparse.Namespace) -> dict[str, Any]:
     if chosen.smallest:
         return dict(module.SMALLEST)
-    return dict(record.TRACKED[name].quick) if chosen.quick and name in record.TRACKED else {}
+    return dict(record.QUICK.get(name, {})) if chosen.quick else {}
 
 
 def judge(found: dict[str, Any], *, keep: bool) -> str | None:

@@ -1,15 +1,21 @@
-"""Peak memory of statistics at 4,096 tokens on a model of the shape of GPT-2-small, above that of the loaded model; all maps in float32 would take 9.7 GiB."""
+"""Time and peak memory of statistics of a long input, on a model of the shape of GPT-2 small, beside its own forward pass; all maps of 8,192 tokens in float32 would take 39 GB.
+
+Each in a process of its own; memory is what its peak adds to that of the loaded model after a short text.
+"""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from typing import Any
 
-from .common import Spread
+from .common import Spread, ratios
 
 REPEATS = 3
-TOKENS = 4096
+TOKENS = 8192
 LAYERS = 12
 SMALLEST: dict[str, Any] = {"repeats": 1, "tokens": 128, "layers": 1}
 MEASURES = (
@@ -23,32 +29,63 @@ MEASURES = (
     "token_similarity",
 )
 
-PROGRAM = """
-import resource, sys
-import numpy as np, torch, headscope
-from transformers import GPT2Config, GPT2LMHeadModel
-from headscope.analysis.pipeline import run
-from headscope.analysis.request import AnalysisRequest
-from headscope.analysis.result import MemorySink
-torch.manual_seed(0)
-model = headscope.load(GPT2LMHeadModel(GPT2Config(n_positions={tokens}, n_layer={layers})).transformer)
-def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-ids = np.random.default_rng(0).integers(0, 50000, {tokens}).tolist()
-run(model, AnalysisRequest(model="random", token_ids=ids[:64], lenses=["weights"], measures={measures}, maps=False), MemorySink())
-before = peak()
-run(model, AnalysisRequest(model="random", token_ids=ids, lenses=["weights"], measures={measures}, maps=False), MemorySink())
-print(before, peak())
-"""
-
 
 def measure(repeats: int = REPEATS, tokens: int = TOKENS, layers: int = LAYERS) -> list[dict[str, Any]]:
-    """Return one row: MiB before, and added at the peak."""
-    before, added = [], []
+    """Return one row: seconds, GiB that the peak adds, and the times of a forward pass that the statistics take."""
+    seconds: dict[str, list[float]] = {"forward": [], "headscope": []}
+    added: dict[str, list[float]] = {"forward": [], "headscope": []}
     for _ in range(repeats):
-        program = PROGRAM.format(tokens=tokens, layers=layers, measures=list(MEASURES))
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-        low, high = (int(kilobytes) for kilobytes in done.stdout.split()[-2:])
-        before.append(low / 1024)
-        added.append((high - low) / 1024)
-    return [{"tokens": tokens, "before_mib": Spread.of(before).text(), "added_mib": Spread.of(added).text()}]
+        for name in seconds:
+            command = [sys.executable, "-m", "benchmarks.long", name, str(tokens), str(layers)]
+            found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+            seconds[name].append(found["seconds"])
+            added[name].append(found["kib"] / 1024**2)
+    return [
+        {
+            "tokens": tokens,
+            **{f"{name}_seconds": Spread.of(values).text(1, 1) for name, values in seconds.items()},
+            **{f"{name}_added_gib": Spread.of(values).text(1, 2) for name, values in added.items()},
+            "times_forward": ratios(seconds["headscope"], seconds["forward"]).text(1, 2),
+        }
+    ]
+
+
+def _run(name: str, tokens: int, layers: int) -> dict[str, float]:
+    """Run the work on a short and on the long text; return the seconds of the long one, and the KiB by which it raised the peak of this process."""
+    import resource
+
+    import numpy as np
+    import torch
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    import headscope
+    from headscope.analysis.pipeline import run
+    from headscope.analysis.request import AnalysisRequest
+    from headscope.analysis.result import MemorySink
+
+    torch.manual_seed(0)
+    module = GPT2LMHeadModel(GPT2Config(n_positions=tokens, n_layer=layers)).transformer.eval()
+    ids = np.random.default_rng(0).integers(0, 50000, tokens).tolist()
+
+    def forward(ids: list[int]) -> None:
+        with torch.inference_mode():
+            module(torch.tensor([ids]), use_cache=False)
+
+    model = headscope.load(module) if name == "headscope" else None
+
+    def statistics(ids: list[int]) -> None:
+        asked = {"lenses": ["weights"], "measures": list(MEASURES), "maps": False}
+        run(model, AnalysisRequest(model="random", token_ids=ids, **asked), MemorySink())
+
+    def peak() -> int:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    work: Callable[[list[int]], None] = forward if model is None else statistics
+    work(ids[:64])
+    before, started = peak(), time.perf_counter()
+    work(ids)
+    return {"seconds": time.perf_counter() - started, "kib": peak() - before}
+
+
+if __name__ == "__main__":
+    print(json.dumps(_run(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))))

@@ -22,11 +22,11 @@ MACHINE = ("cpu", "cores", "gpu")
 
 
 class Tracked(NamedTuple):
-    """The columns of a benchmark that are ratios (a regular expression), what is better, and the sizes of --quick."""
+    """The columns of a benchmark that are ratios (a regular expression), what is better, and the sizes of --quick; None if it takes too long for that."""
 
     columns: str
     better: Literal["lower", "higher"]
-    quick: Mapping[str, Any]
+    quick: Mapping[str, Any] | None
 
 
 TRACKED = {
@@ -36,6 +36,7 @@ TRACKED = {
     "targets": Tracked(r" \d+$", "lower", {"lengths": (128,), "repeats": 5}),
     "effects": Tracked(r"_of_", "lower", {"lengths": (32,), "repeats": 2}),
     "memory": Tracked(r"^ratio$", "lower", {"repeats": 3}),
+    "long": Tracked(r"^times_forward$|^headscope_added_gib$", "lower", None),
     "batch": Tracked(r" times the loop$", "higher", {"lengths": (16,), "repeats": 3}),
     "study": Tracked(r"^ratio$", "higher", {"count": 500}),
     "generation": Tracked(r"^ratio$", "higher", {"new": 64, "repeats": 3}),
@@ -69,7 +70,10 @@ GOALS = {
     r"generation: .*": 0.8,
     r"waiting: .*": 1,
     r"page: .*": 1,
+    r"long: 8192, times_forward": 2,
+    r"long: 8192, headscope_added_gib": 1,
 }
+QUICK = {name: tracked.quick for name, tracked in TRACKED.items() if tracked.quick is not None}
 Ratios = dict[str, Spread]
 
 
