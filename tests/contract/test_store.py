@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load
 
+from headscope.core.attention import required
 from headscope.core.factors import Whole
 from headscope.database import Database, schema
 from headscope.errors import StorageFull
@@ -60,8 +61,7 @@ def write(results: Results, number: int) -> None:
 
 def check(results: Results, number: int) -> None:
     """Read everything of a result and compare it with what was written."""
-    stored = results.get(name(number))
-    assert stored is not None
+    stored = required(results.get(name(number)))
     assert stored.document == {**DOCUMENT, "number": number}
     assert stored.arrays["keys"].tolist() == [0, 1, 2, 3, 4]
     for lens in LENSES:
@@ -115,8 +115,7 @@ def test_map_files_are_plain_safetensors(results: Results, place: Place) -> None
 def test_maps_are_sent_from_their_file(results: Results) -> None:
     """Piece by piece the file of a slice is the one that is read at once; remote stores and computed maps have none."""
     write(results, 1)
-    stored = results.get(name(1))
-    assert stored is not None
+    stored = required(results.get(name(1)))
     chosen = slice(0, 2), slice(1, 3)
     opened = stored.open_map("weights", *chosen)
     assert (opened is None) == stored.remote
@@ -131,15 +130,12 @@ def test_maps_are_sent_from_their_file(results: Results) -> None:
 def test_damage_is_found_in_a_file_that_was_verified(results: Results, place: Place, how: str) -> None:
     """A file that changes is verified again, and while it is sent the rest is not."""
     write(results, 1)
-    stored, path = results.get(name(1)), place.file(name(1), "weights.safetensors")
-    assert stored is not None
+    stored, path = required(results.get(name(1))), place.file(name(1), "weights.safetensors")
     opened = stored.open_map("weights", ALL, ALL)
     if opened is None:  # a remote store
         return
     assert b"".join(opened.pieces())[-4:] == content(1).tobytes()[-4:]
-    again = stored.open_map("weights", ALL, ALL)
-    assert again is not None
-    pieces = again.pieces()
+    pieces = required(stored.open_map("weights", ALL, ALL)).pieces()
     next(pieces)
     data = place.files.cat_file(path)
     with open(path, "r+b") as file:  # noqa: PTH123 - in place, so that it stays the file that is open
