@@ -3,7 +3,7 @@ import { type Analysis, type Head, headName, type MapInfo, type MergedHeads } fr
 import { isMapsName } from '../lib/data/effects'
 import type { Source } from '../lib/data/source'
 import { afterPaint } from '../lib/drawing/frame'
-import { type Detail, overviewPool, type Part, partFor } from '../lib/maths/details'
+import { type Detail, isLarge, overviewPool, type Part, partFor } from '../lib/maths/details'
 import { type Matrix, releaseMatrix, type Sums, type Tiles, thumbnailSide, tileMatrix } from '../lib/maths/matrix'
 import { MapMerger, mergeMaps } from '../lib/maths/merge'
 import type { Window } from '../lib/maths/raster'
@@ -186,11 +186,15 @@ export class Maps {
     return this.#parts.lines(mapKey(lens, this.#at(lens, open)))
   }
 
-  /** Read the part of a long map that a window shows. */
+  /** Read the part that a window shows: of a long map, or of a large one while there is only a thumbnail of it. */
   async wantDetail(lens: string, open: Head, window: Window): Promise<void> {
-    const [head, whole] = [this.#at(lens, open), this.#readInParts(lens, open)]
-    const part = whole && partFor(window, whole.queries[1], whole.keys[1])
-    if (part) await this.#parts.want(mapKey(lens, head), part, () => this.#fetchPart(lens, head, part))
+    const { shape, stored } = this.#infoOf(lens) ?? {}
+    if (!shape || !isLarge(shape) || stored === false || open.among || !this.source.mapPart) return
+    const head = this.#at(lens, open)
+    const key = mapKey(lens, head)
+    const coarse = this.#overviewOf(lens)?.pool ?? (this.#maps.peek(key) ? 1 : Number.POSITIVE_INFINITY)
+    const part = partFor(window, shape[2], shape[3], coarse)
+    if (part) await this.#parts.want(key, part, () => this.#fetchPart(lens, head, part))
   }
 
   /** Read what queries of a long map attend to (a span of rows), or what attends to keys (a span of columns). */

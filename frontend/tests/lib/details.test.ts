@@ -6,6 +6,7 @@ import {
   type Detail,
   drawnPool,
   entriesOf,
+  isLarge,
   isLong,
   isSharp,
   largestVisible,
@@ -37,6 +38,12 @@ describe('the part for a window', () => {
     expect([isLong([1, 1, 2048, 64]), isLong([1, 1, 64, 4096]), isLong(undefined)]).toEqual([false, true, false])
     expect(partFor(WHOLE, 2048, 2048)).toBeUndefined()
     expect(partFor(WHOLE, 8192, 8192)).toBeUndefined()
+  })
+
+  it('is one of a large map, too, where there is only a thumbnail', () => {
+    expect([isLarge([1, 1, 1024, 64]), isLarge([1, 1, 64, 1025]), isLarge(undefined)]).toEqual([false, true, false])
+    const part = partFor({ top: 0.5, left: 0, size: 0.1 }, 2048, 2048, Number.POSITIVE_INFINITY)
+    expect(part).toEqual({ pool: 1, queries: [1024, 1280], keys: [0, 256] })
   })
 
   it('has every visible entry, at most 1,024 along a side, and is sharp where 768 are visible', () => {

@@ -2,6 +2,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { fixedSource } from '../../gallery/source'
 import type { Run } from '../../src/lib/data/analysis'
 import { type Source, SourceError } from '../../src/lib/data/source'
+import { partName } from '../../src/lib/maths/details'
 import { Maps } from '../../src/state/maps.svelte'
 import { Session } from '../../src/state/session.svelte'
 import { request } from '../support/request'
@@ -54,7 +55,7 @@ describe('Maps', () => {
     const held = (maps: Maps, heads: number[]) => heads.filter((head) => maps.map('weights', at(head))?.exact)
 
     /** Maps of `mib` each, all entries of which are the number of their head; and the largest number of them that were read at a time. */
-    function long(mib: number) {
+    function long(mib: number, over: Partial<Source> = {}) {
       const side = 512 * Math.sqrt(mib)
       const seen = { read: [] as number[], most: 0 }
       let coming = 0
@@ -76,9 +77,28 @@ describe('Maps', () => {
       }
       const failed = vi.fn()
       const about = () => ({ maps: { weights: info } })
-      const maps = new Maps({ ...fixedSource(), map }, 'id', failed, new AbortController().signal, about)
+      const maps = new Maps({ ...fixedSource(), map, ...over }, 'id', failed, new AbortController().signal, about)
       return { maps, seen, failed }
     }
+
+    it('reads of a large map what a window shows, unless all of it is here', async () => {
+      const parts: string[] = []
+      const mapPart: Source['mapPart'] = async (_id, _lens, { head }, part) => {
+        parts.push(`${head}: ${partName(part)}`)
+        return { data: new Float32Array(256 * 256), rows: 256, cols: 256, exact: true }
+      }
+      const { maps, seen } = long(9, { mapPart })
+      const window = { top: 0.5, left: 0.25, size: 0.1 }
+      await maps.wantDetail('weights', at(0), window)
+      expect(parts).toEqual(['0: 1 768 1024 384 640'])
+      expect(maps.details('weights', at(0))).toHaveLength(1)
+      await maps.wantMap('weights', at(1))
+      await maps.wantDetail('weights', at(1), window)
+      expect([parts.length, seen.read]).toEqual([1, [1]])
+      const small = long(1, { mapPart })
+      await small.maps.wantDetail('weights', at(2), window)
+      expect(parts).toHaveLength(1)
+    })
 
     const frames: (() => void)[] = []
     const paint = async () => {

@@ -30,12 +30,21 @@ export const overviewPool = (queries: number, keys: number): number =>
 export const isLong = (shape: readonly number[] | undefined): boolean =>
   shape !== undefined && overviewPool(shape[2], shape[3]) > 1
 
-/** The part to read for a window of a long map; undefined if the overview is as sharp. */
-export function partFor(window: Window, queries: number, keys: number): Part | undefined {
+/** Whether what a window shows of a map of this shape [L, H, Q, K] arrives much sooner than all of it. */
+export const isLarge = (shape: readonly number[] | undefined): boolean =>
+  shape !== undefined && Math.max(shape[2], shape[3]) > OVERVIEW
+
+/** The part to read for a window of a map of which there is an overview, or something else as coarse; undefined if that is as sharp. */
+export function partFor(
+  window: Window,
+  queries: number,
+  keys: number,
+  coarse = overviewPool(queries, keys),
+): Part | undefined {
   const spans = [visibleCells(queries, window.top, window.size), visibleCells(keys, window.left, window.size)]
   const visible = Math.max(...spans.map(([from, to]) => to - from))
   const pool = 2 ** Math.max(0, Math.ceil(Math.log2(visible / SHARPEST)))
-  if (pool >= overviewPool(queries, keys)) return undefined
+  if (pool >= coarse) return undefined
   const step = STEP * pool
   const snapped = ([from, to]: Span, count: number): Span => [
     Math.floor(from / step) * step,

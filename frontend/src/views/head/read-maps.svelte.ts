@@ -1,7 +1,7 @@
 /** Reading the maps on screen. */
 import { untrack } from 'svelte'
 import { afterPaint } from '../../lib/drawing/frame'
-import { isLong } from '../../lib/maths/details'
+import { isLarge } from '../../lib/maths/details'
 import type { Window } from '../../lib/maths/raster'
 import type { ComparisonSide } from '../../state/comparison-side'
 import type { Panels } from './panels.svelte'
@@ -13,7 +13,7 @@ const STAYS_MS = 600
 
 type Side = Pick<ComparisonSide, 'shown' | 'lens' | 'head'>
 
-/** While a component lives, read the maps on screen; of long maps an overview, what is visible once the window rests, and sums. */
+/** While a component lives, read the maps on screen; of large maps what is visible first, and of long ones an overview, what is visible once the window rests, and sums. */
 export function readMaps(panels: Panels, window: () => Window): void {
   /** The analysis whose heads have been painted. */
   let painted: unknown
@@ -47,8 +47,8 @@ export function readMaps(panels: Panels, window: () => Window): void {
   })
 }
 
-/** What is visible of a long map is computed sooner than an overview of all of it. */
+/** What is visible of a large map is there sooner than all of it, or an overview of that. */
 async function readMap({ shown: { analysis, maps }, lens, head }: Side, window: Window): Promise<void> {
-  if (window.size < 1 && isLong(analysis.maps[lens]?.shape)) await maps.wantDetail(lens, head, window)
+  if (window.size < 1 && isLarge(analysis.maps[lens]?.shape)) await maps.wantDetail(lens, head, window)
   await maps.wantMap(lens, head)
 }
