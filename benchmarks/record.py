@@ -51,7 +51,7 @@ TRACKED = {
         },
     ),
     "waiting": Tracked(r"^of_goal$", "lower", {"repeats": 3}),
-    "page": Tracked(r"^grid_painted_ms_of_budget$", "lower", {"lengths": {512: 5, 2048: 2}}),
+    "page": Tracked(r"^grid_painted_ms_of_budget$", "lower", {"lengths": {512: 5}}),
 }
 # Goals by the names of ratios, as regular expressions; the first that fits counts.
 GOALS = {
