@@ -80,7 +80,7 @@ class OpenMap:
         return len(self._header) + len(self._rows) * len(self._heads_of_layer) * self._size
 
     def pieces(self) -> Iterator[bytes]:
-        """Yield the file, at most PIECE bytes at a time, and close it. Raises Corrupt if it changes meanwhile."""
+        """Yield the file, at most PIECE bytes at a time, and close it. Raises Corrupt if the file has changed since it was opened."""
         with self._file:
             yield self._header
             for row in self._rows:
