@@ -1,5 +1,6 @@
 # make serve   set everything up and open the service on this machine
-# make test    set everything up and run every test
+# make test    set everything up and run the tests
+# make long    the same with every long form: all that `make test` leaves out or shortens
 # make lint    formatters, linters and type checkers, warnings are errors
 # make fuzz    20,000 generated requests to every operation of a server with users
 # make faults  every fault repeatedly under load, and the table of docs/reliability.md
@@ -34,10 +35,11 @@ NPM    := cd frontend && PATH="$(CURDIR)/$(BIN):$$PATH" npm
 PAGE   := frontend/dist/index.html
 # One more than there are cores, at most five: tests of faults wait more than they compute.
 PROCESSES ?= $(shell $(PYTHON) -c "import os; print(min(os.cpu_count() or 1, 4) + 1)")
+TESTS   = $(BIN)/python -m pytest --numprocesses $(PROCESSES) --no-loadscope-reorder --durations 25
 # The page is built while Python's packages are installed.
 MAKEFLAGS += --jobs=3
 
-.PHONY: system serve test test-page notebooks fuzz faults sweep gpu chaos attacks lint bench proof docs wheel wheels release images page pictures types constraints clean
+.PHONY: system serve test long test-page notebooks fuzz faults sweep gpu chaos attacks lint bench proof docs wheel wheels release images page pictures types constraints clean
 
 # Without SmolLM2, which is downloaded once, everything else works.
 serve: $(VENV)/.serve $(PAGE)
@@ -45,7 +47,11 @@ serve: $(VENV)/.serve $(PAGE)
 	$(BIN)/headscope serve $(ARGS)
 
 test: system $(VENV)/.serve $(VENV)/.test $(PAGE) test-page
-	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --no-loadscope-reorder --durations 25 $(ARGS)
+	$(TESTS) $(ARGS)
+
+# ARGS=tests/faults runs those of a folder.
+long: system $(VENV)/.serve $(VENV)/.test $(PAGE) test-page
+	$(TESTS) -m "" $(ARGS)
 
 # The page's own tests, while Python's packages are installed.
 test-page: frontend/node_modules/.package-lock.json

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
+from tests.support import extent
 from tests.support.cluster import Cluster
 from tests.support.collector import Collector
 from tests.support.hub import Hub
@@ -34,6 +35,11 @@ CLUSTERS = {
 
 gc.disable()  # until all tests are imported, which stay
 atexit.register(gc.freeze)  # so they need not be traversed at the end
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Shorten tests where long ones are left out (addopts in pyproject.toml)."""
+    extent.shortened = "not long" in config.option.markexpr
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -17,11 +17,16 @@ from headscope.jobs import JobDatabase
 from headscope.jobs.celery import application
 from headscope.settings import Settings
 from tests.support.compose import Stack, Worker
+from tests.support.extent import mostly_long
 from tests.support.server import Server, eventually, value_of
 
 # Constants of a cluster whose tests wait until a lost worker is noticed: seconds instead of a quarter of a minute.
 IMPATIENT = {"watch.ANNOUNCED_SECONDS": 0.1, "supervisor.STALE_SECONDS": 4.0, "worker_process.HEARTBEAT_SECONDS": 0.3}
+# Both homes; the cluster's cases are long where they would repeat what others of the fixture `cluster` test.
 both_deployments = pytest.mark.parametrize("server", ["embedded", "cluster"], indirect=True, scope="session")
+cluster_long = pytest.mark.parametrize(
+    "server", mostly_long(["embedded", "cluster"], "embedded"), indirect=True, scope="session"
+)
 
 
 class Cluster(Server):

@@ -19,11 +19,14 @@ import pytest
 from headscope.database import Database, schema
 from headscope.store import Results
 from headscope.store.entries import EntryStore
+from tests.support.extent import mostly_long
 from tests.support.server import eventually
 
 S = TypeVar("S", bound=EntryStore)
 KINDS = ("local", "folder", "bucket")
 LARGE = 1_000_000
+# An object store takes long for many writes.
+bucket_long = pytest.mark.parametrize("place", mostly_long(KINDS, "local", "folder"), indirect=True)
 
 
 @dataclass(frozen=True)
