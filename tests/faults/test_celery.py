@@ -82,6 +82,7 @@ def _answers(client: httpx.Client) -> bool:
         return False
 
 
+@pytest.mark.long
 def test_flower_shows_what_runs(cluster: Cluster, flower: httpx.Client) -> None:
     """Its API has every worker, and every running job's task at its worker, under the id of its task; at the end it has succeeded."""
     assert httpx.get(f"{flower.base_url}workers", trust_env=False).status_code == 401
@@ -108,6 +109,7 @@ def test_flower_shows_what_runs(cluster: Cluster, flower: httpx.Client) -> None:
     eventually(lambda: tasks <= shown("SUCCESS").keys(), "the end of the tasks")
 
 
+@pytest.mark.long
 def test_both_redis_are_wiped_in_the_middle_of_a_run(cluster: Cluster) -> None:
     """Every job is done, at its first attempt."""
     ids = [cluster.submit(**slow()) for _ in range(2)]
@@ -121,6 +123,7 @@ def test_both_redis_are_wiped_in_the_middle_of_a_run(cluster: Cluster) -> None:
         assert (document["status"], document["attempts"]) == ("done", 1), document["error"]
 
 
+@pytest.mark.long
 def test_one_job_waits_for_no_flood(cluster: Cluster) -> None:
     """A user's analysis waits for ten of another user's flood at most, singly or as a batch."""
     token = cluster.create_user("other")
@@ -140,6 +143,7 @@ def test_one_job_waits_for_no_flood(cluster: Cluster) -> None:
         cluster.client.delete(f"{API}/analyses/{id_}")
 
 
+@pytest.mark.long
 def test_a_worker_for_one_model(cluster: Cluster) -> None:
     """It runs every job of the model and no other."""
     third = cluster.stack.worker("worker-only")

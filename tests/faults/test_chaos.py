@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.faults.chaos import load_of, run
 from tests.faults.load import reference
 from tests.support.cluster import Cluster
 from tests.support.server import Server
 
 
+@pytest.mark.long
 def test_nothing_is_lost(embedded: Server, disturbed: Cluster) -> None:
     """Every job ends once with the right result, and every response of 500 and above is documented."""
     bodies = load_of(analyses=8, rows=300)

@@ -16,6 +16,7 @@ from safetensors.numpy import load
 from headscope.jobs import celery
 from tests.faults.test_storage import flip
 from tests.support.cluster import Cluster
+from tests.support.extent import extent, mostly_long
 from tests.support.server import SLOW, Server, eventually, gone
 from tests.unit import pictures
 
@@ -83,6 +84,7 @@ def test_any_server_any_worker(cluster: Cluster) -> None:
         assert maps[0] == maps[1]
 
 
+@pytest.mark.long
 def test_model_process_killed(cluster: Cluster) -> None:
     """SIGKILL of the process that runs the model: another process of the same worker takes over at once, and the job is done on its second attempt."""
     losses = cluster.settled("worker_losses_total")
@@ -107,6 +109,7 @@ def test_worker_killed(cluster: Cluster) -> None:
     eventually(lambda: not staging(cluster), "an empty staging folder")
 
 
+@pytest.mark.long
 def test_worker_restarted(cluster: Cluster) -> None:
     """SIGKILL of a worker that is restarted at once under its name: its jobs are requeued without waiting."""
     others = [worker for worker in cluster.workers if worker is not cluster.workers[0]]
@@ -120,6 +123,7 @@ def test_worker_restarted(cluster: Cluster) -> None:
     ends(cluster, id_, attempts=2)
 
 
+@pytest.mark.long
 def test_killed_before_the_job_began(cluster: Cluster) -> None:
     """Workers that are killed between receiving a message and beginning its jobs keep the message at the broker; the jobs are sent again within seconds."""
     for worker in cluster.workers:
@@ -133,6 +137,7 @@ def test_killed_before_the_job_began(cluster: Cluster) -> None:
     eventually(lambda: cluster.get(f"/analyses/{id_}").json()["status"] == "done", "its end")
 
 
+@pytest.mark.long
 def test_poison(cluster: Cluster) -> None:
     """A job whose worker dies each time fails with worker-lost; other jobs are not affected."""
     poison, other = cluster.submit(**slow()), cluster.submit(**quick())
@@ -144,7 +149,7 @@ def test_poison(cluster: Cluster) -> None:
     assert (document["status"], document["error"]["code"], document["attempts"]) == ("failed", "worker-lost", 3)
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM], ids=lambda how: how.name)
+@pytest.mark.parametrize("how", mostly_long([signal.SIGKILL, signal.SIGTERM], signal.SIGKILL), ids=lambda how: how.name)
 def test_database_restarted(cluster: Cluster, how: signal.Signals) -> None:
     """The database is restarted during jobs and with a queue: every job is done once. Until then grants cannot be checked."""
     stored = cluster.analyse(**quick())
@@ -199,7 +204,7 @@ def test_damage_is_found_while_the_database_is_away(cluster: Cluster) -> None:
         assert all(np.array_equal(values, again[name], equal_nan=True) for name, values in load(before).items())
 
 
-@pytest.mark.parametrize("how", ["killed", "paused", "emptied"])
+@pytest.mark.parametrize("how", mostly_long(["killed", "paused", "emptied"], "paused", "emptied"))
 def test_broker_away(cluster: Cluster, how: str) -> None:
     """Without the broker, work is accepted and results are read; with it, every job is done once, even if it comes back empty."""
     stored = cluster.analyse(**quick())
@@ -229,7 +234,7 @@ def test_told_to_stop(cluster: Cluster) -> None:
 
 def test_server_told_to_stop(cluster: Cluster) -> None:
     """A server that stops or is killed loses no job."""
-    for how in (signal.SIGTERM, signal.SIGKILL):
+    for how in extent((signal.SIGTERM, signal.SIGKILL), (signal.SIGKILL,)):
         (other,) = cluster.others
         id_ = other.submit(**slow())
         waiting = other.submit(**quick())
@@ -295,6 +300,7 @@ def test_cancel_running(cluster: Cluster) -> None:
     assert cluster.metric("forward_passes_total") == passes
 
 
+@pytest.mark.long
 def test_cancel_hanging(cluster: Cluster) -> None:
     """A process that ignores a cancellation is killed, and its worker runs the next job in a new one."""
     id_ = cluster.submit(**slow())
@@ -309,6 +315,7 @@ def test_cancel_hanging(cluster: Cluster) -> None:
     assert cluster.get(f"/analyses/{id_}").json()["status"] == "cancelled"
 
 
+@pytest.mark.long
 def test_limits(models: Path, tmp_path: Path) -> None:
     """A job beyond its time limit fails with timed-out and is not retried: at once if it responds, else when its process is killed.
 
@@ -333,6 +340,7 @@ def test_limits(models: Path, tmp_path: Path) -> None:
         assert events.count("analysis ends") == 2
 
 
+@pytest.mark.long
 def test_two_workers_compute_what_one_server_does(cluster: Cluster, embedded: Server) -> None:
     """A batch of 80 inputs of many lengths: both workers run parts of it, and all bytes equal those of the embedded deployment."""
     inputs = [{"text": f"{'The cat sat on the mat. ' * (number % 7)}Number {number}."} for number in range(80)]
@@ -367,6 +375,7 @@ def test_images_reach_the_worker(cluster: Cluster) -> None:
     assert cluster.post({"model": "vit", "image": f"sha256:{'0' * 64}"}).json()["code"] == "invalid-image"
 
 
+@pytest.mark.long
 def test_deaf_worker(models: Path, tmp_path: Path) -> None:
     """A worker that is alive but receives no messages exits, so that it is restarted; not during its start-up, however long that takes."""
     silence = {"cluster_worker.SILENCE_SECONDS": 2.0, "cluster_worker.QUEUED_SECONDS": 0.2}

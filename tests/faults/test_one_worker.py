@@ -15,6 +15,7 @@ from tests.support.lossy import Lossy
 from tests.support.server import DEADLINE, SLOW, eventually
 
 Parts = tuple[Cluster, Lossy]
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")

@@ -229,7 +229,7 @@ def test_no_room_for_the_record(small: Server) -> None:
 
 def test_databases_damaged_while_the_server_runs(new_server: Start) -> None:
     """Responses are right or 503, never 500, and the log has no stack trace; the next start has every result and accepts jobs."""
-    server = new_server()
+    server = new_server(preloaded=True)
     body = {"model": "bert", "text": "Stored before the damage."}
     stored = server.analyse(**body)["id"]
     before = read_map(server, stored)

@@ -15,6 +15,7 @@ from headscope.errors import StoreUnavailable
 from headscope.store import Maintenance, index, maintenance, remote
 from tests.contract.test_store import check, forget, name, write
 from tests.support.compose import database_server
+from tests.support.extent import mostly_long
 from tests.support.postgres import Postgres
 from tests.support.server import eventually
 from tests.support.stores import Place, new_place, object_store
@@ -47,8 +48,16 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     return new_place(request.param, request, tmp_path)
 
 
-@pytest.mark.parametrize("place", ["folder", "bucket"], indirect=True)
-@pytest.mark.parametrize("how", ["killed", "stopped"])
+@pytest.mark.parametrize(
+    ("how", "place"),
+    [
+        ("killed", "folder"),
+        ("stopped", "bucket"),
+        pytest.param("killed", "bucket", marks=pytest.mark.long),
+        pytest.param("stopped", "folder", marks=pytest.mark.long),
+    ],
+    indirect=["place"],
+)
 def test_without_the_database_results_are_read_and_written(
     place: Place, postgres: Postgres, how: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -77,7 +86,7 @@ def test_without_the_database_results_are_read_and_written(
         check(place.open(), number)
 
 
-@pytest.mark.parametrize("place", ["folder", "bucket"], indirect=True)
+@pytest.mark.parametrize("place", mostly_long(["folder", "bucket"], "folder"), indirect=True)
 def test_an_emptied_database(place: Place, postgres: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
     """Running servers rebuild the index, one of them at a time."""
     monkeypatch.setattr(maintenance, "TIDY_SECONDS", 0.02)
@@ -102,7 +111,7 @@ def test_an_emptied_database(place: Place, postgres: Postgres, monkeypatch: pyte
     check(servers[2], 2)
 
 
-@pytest.mark.parametrize("place", ["folder", "bucket"], indirect=True)
+@pytest.mark.parametrize("place", mostly_long(["folder", "bucket"], "folder"), indirect=True)
 def test_what_others_removed_is_not_entered_late(
     place: Place, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,7 +127,7 @@ def test_what_others_removed_is_not_entered_late(
     assert (results.has(name(1)), results.has(name(2)), results.usage()[0]) == (False, True, 2)
 
 
-@pytest.mark.parametrize("place", ["folder", "bucket"], indirect=True)
+@pytest.mark.parametrize("place", mostly_long(["folder", "bucket"], "folder"), indirect=True)
 def test_what_was_removed_leaves_the_index_late(
     place: Place, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,7 +145,9 @@ def test_what_was_removed_leaves_the_index_late(
 
 
 @pytest.mark.parametrize("place", ["bucket"], indirect=True)
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
+@pytest.mark.parametrize(
+    "how", mostly_long([signal.SIGKILL, signal.SIGSTOP], signal.SIGKILL), ids=["killed", "stopped"]
+)
 def test_without_the_object_store(
     mortal: subprocess.Popen[bytes], place: Place, how: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -71,6 +71,7 @@ def test_the_child_is_killed(server: Server, undisturbed: dict[str, NDArray[Any]
     assert server.client.delete(f"{API}/studies/{id_}").status_code == 204
 
 
+@pytest.mark.long
 def test_a_worker_of_two_is_killed(disturbed: Cluster, undisturbed: dict[str, NDArray[Any]], tmp_path: Path) -> None:
     """A worker and all of its processes are killed: the other worker completes the study."""
     database, workers = disturbed.database(), disturbed.workers

@@ -93,7 +93,7 @@ def test_poison_job_fails_after_three_workers(shared: Server) -> None:
 
 def test_failed_job_can_be_sent_again(new_server: Start) -> None:
     """A job beyond its time limit fails with timed-out and is not retried, and the server continues."""
-    server = new_server(job_seconds=0.3)
+    server = new_server(job_seconds=0.3, preloaded=True)
     document = server.ended(server.submit(**SLOW))
     assert (document["status"], document["error"]["code"], document["attempts"]) == ("failed", "timed-out", 1)
     child = server.child()
@@ -169,6 +169,7 @@ def test_cancel_a_worker_that_hangs(shared: Server) -> None:
     assert shared.get(f"/analyses/{running}").json()["status"] == "cancelled"
 
 
+@pytest.mark.long
 def test_cancel_twice_and_again(shared: Server) -> None:
     """The second DELETE forgets the ended job, the third returns 404; sent again it runs."""
     body = {**SLOW, "max_tokens": 282}
