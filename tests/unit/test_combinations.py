@@ -21,6 +21,7 @@ from headscope.capture import CaptureSpec, capture, examine
 from headscope.core.attention import Kind, Layer
 from headscope.errors import Unsupported
 from headscope.mechanisms.base import PassContext
+from tests.support.extent import extent
 
 from .conftest import TINY, projected
 from .lenses.heads import by_head, mask_of
@@ -211,7 +212,7 @@ def parameters(mechanism: str, model: Model, specials: int) -> dict[str, Any]:
 
 
 @settings(
-    max_examples=3,
+    max_examples=extent(3, 1),
     deadline=None,
     derandomize=True,
     phases=[Phase.generate],  # a failing example is small enough as it is

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from functools import cache
+from itertools import cycle, product
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from headscope.core.lazy import LazyModule
 from headscope.errors import InvalidRequest, Unsupported
 from headscope.models import free_memory, safety
 from headscope.models.generation import Generate
+from tests.support.extent import mostly_long
 from tests.support.models import tiny_model, wordpiece
 from tests.sweep.build import build
 
@@ -128,8 +130,12 @@ def assert_same(found: headscope.Analysis, wanted: headscope.Analysis, limit: fl
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=limit * largest, err_msg=name)
 
 
-@pytest.mark.parametrize("family", MADE)
-@pytest.mark.parametrize("dispatch", [from_memory, from_disk, split])
+@pytest.mark.parametrize(
+    ("dispatch", "family"),
+    mostly_long(
+        product([from_memory, from_disk, split], MADE), *zip(cycle([from_memory, from_disk, split]), MADE, strict=False)
+    ),
+)
 def test_everything_is_as_in_one_place(family: str, dispatch: Callable[..., Any], tmp_path: Path) -> None:
     """Every lens and measure that the family supports, and the digest; afterwards the weights are where they were."""
     module = dispatch(family, made(family), tmp_path)

@@ -37,6 +37,7 @@ from headscope.store import Results, Stored
 from headscope.store.export import stream_csv, stream_parquet, stream_safetensors
 from headscope.store.factor_file import decode, encode
 from headscope.store.map_file import Corrupt
+from tests.support.extent import extent
 
 from .conftest import TINY
 from .test_map_factors import MODELS, SHAPE
@@ -226,7 +227,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Keep], Stored]:
     return results.__getitem__
 
 
-@settings(max_examples=40, derandomize=True, deadline=None)
+@settings(max_examples=extent(40, 15), derandomize=True, deadline=None)
 @given(data=st.data(), lens=st.sampled_from(LENSES), pool=st.integers(1, 80), most=st.sampled_from([100, 1000, 10**6]))
 def test_slices_of_both_kinds(
     kept: Callable[[Keep], Stored], data: st.DataObject, lens: str, pool: int, most: int
@@ -287,7 +288,7 @@ def test_parts_of_maps(kept: Callable[[Keep], Stored], monkeypatch: pytest.Monke
     assert [line.rsplit(",", 1)[0] for line in lines[0]] == [line.rsplit(",", 1)[0] for line in lines[1]]
 
 
-@settings(max_examples=60, derandomize=True, deadline=None)
+@settings(max_examples=extent(60, 20), derandomize=True, deadline=None)
 @given(where=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7), lens=st.sampled_from(LENSES))
 def test_any_flipped_bit_is_found(kept: Callable[[Keep], Stored], where: float, bit: int, lens: str) -> None:
     """Every byte of a file of factors counts: its head is Corrupt, other heads are not."""

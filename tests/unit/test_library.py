@@ -278,6 +278,7 @@ for megabytes in (1, 80):
 """
 
 
+@pytest.mark.long
 def test_a_model_without_room(tmp_path: Path) -> None:
     """Too little memory is not the model's fault: neither for its file, nor for the weights beside it."""
     wide = BertConfig(vocab_size=9, hidden_size=64, num_hidden_layers=1, num_attention_heads=2, intermediate_size=2**17)

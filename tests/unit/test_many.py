@@ -21,13 +21,14 @@ from headscope.capture import batches_exactly, examine
 from headscope.core.attention import Kind
 from headscope.errors import Cancelled, InvalidRequest, NonFinite, OutOfMemory, StorageFull
 from headscope.models.images import pack
+from tests.support.extent import extent
 from tests.support.models import wordpiece
 
 from .conftest import TINY
 from .test_combinations import CHANGED, given_to, t5, vit
 
 Array = NDArray[Any]
-TOGETHER, COUNT = 3, 10
+TOGETHER, COUNT = extent(3, 2), 10
 TOLERANCE = 1e-5
 
 
@@ -127,7 +128,10 @@ def test_texts_of_the_default_model(minilm: Model) -> None:
 def test_special_tokens_may_stand_elsewhere(minilm: Model, rules: str) -> None:
     """Pairs split after each word, and one text: measures of special tokens and texts use each input's own tokens."""
     words = "the cat sat on a mat because it was so tired , and slept .".split()
-    texts = [{"text": " ".join(words[:cut]), "text_pair": " ".join(words[cut:])} for cut in range(1, len(words))]
+    texts = [
+        {"text": " ".join(words[:cut]), "text_pair": " ".join(words[cut:])}
+        for cut in range(1, len(words), extent(1, 4))
+    ]
     texts.append({"text": " ".join([*words, "well"])})
     measures = [{"name": "patterns", "rules": rules}, "special_tokens", "sink", "special_broadcast"]
     several = [AnalysisTask(AnalysisRequest(model="m", measures=measures, **text), MemorySink()) for text in texts]

@@ -30,6 +30,7 @@ from headscope.core.tokens import Axes
 from headscope.lenses._factors import visible, weight_factors
 from headscope.mechanisms.base import Pass, PassContext, Scores
 from headscope.mechanisms.hopfield import HOPFIELD, HopfieldParams
+from tests.support.extent import extent
 from tests.support.variants import variants
 
 from .test_rowspace import hard_values, make_layer
@@ -64,7 +65,7 @@ def random_bias(kind: str, queries: int, keys: int, rng: np.random.Generator) ->
             return rng.normal(size=(1, queries, keys))
 
 
-@settings(max_examples=80, deadline=None, derandomize=True)
+@settings(max_examples=extent(80, 25), deadline=None, derandomize=True)
 @given(
     seed=st.integers(0, 1000),
     queries=st.integers(1, 60),

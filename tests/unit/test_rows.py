@@ -42,6 +42,7 @@ from headscope.core.factors import Factors, Whole
 from headscope.errors import NonFinite
 from headscope.lenses.base import RowLens
 from headscope.measures.thumbnail import RowPool, pool
+from tests.support.extent import extent, mostly_long
 
 from .conftest import TINY, eager, projected
 from .test_map_factors import MODELS
@@ -113,7 +114,7 @@ def whole(model: Model, **request: Any) -> tuple[Result, dict[str, Array]]:
         return analyse(model, **request)
 
 
-@pytest.mark.parametrize("tokens", [8, 33, 100, 170])
+@pytest.mark.parametrize("tokens", mostly_long([8, 33, 100, 170], 8, 170))
 def test_models(tiny: Model, rows: list[int], tokens: int) -> None:
     """Bidirectional, causal, grouped heads; up to the head's width effective attention reads whole maps."""
     same(analyse(tiny, token_ids=numbers(tokens)), whole(tiny, token_ids=numbers(tokens)))
@@ -316,7 +317,7 @@ def read_rows(lens: str, layer: Layer, size: int) -> tuple[RowLens, Array, Array
     return reader, found.numpy(), kept.numpy()
 
 
-@settings(max_examples=80, deadline=None, derandomize=True)
+@settings(max_examples=extent(80, 30), deadline=None, derandomize=True)
 @given(
     n=st.integers(17, 200),
     rule=st.sampled_from(["all", "prefix"]),
@@ -339,7 +340,7 @@ def test_hard_values(n: int, rule: str, lens: str, kind: str, size: int) -> None
     np.testing.assert_allclose(facts.leverage, expected.leverage, atol=1e-6)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=extent(150, 40), deadline=None, derandomize=True)
 @given(
     queries=st.integers(1, 80), keys=st.integers(1, 80), tile=st.integers(1, 33), signed=st.booleans(),
     causal=st.booleans(), cuts=st.lists(st.integers(1, 30), max_size=5),

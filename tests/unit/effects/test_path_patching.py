@@ -122,7 +122,7 @@ def spread(module: Any) -> Any:
     return module
 
 
-@variants("side", SIDES)
+@variants("side", SIDES, crossed=False)
 @variants("family", FAMILIES)
 def test_is_what_hooks_give(family: str, side: str) -> None:
     """In every family, with normalisations on the way computed again and grouped heads that share what is patched for one of them only."""
@@ -171,6 +171,7 @@ def test_is_what_hooks_give(family: str, side: str) -> None:
         "glm4",
         "roberta",
     ],
+    short=4,
 )
 def test_of_other_architectures(family: str) -> None:
     """Nothing arrives from a text that is the same, and something from another; layers that share their modules keep apart."""

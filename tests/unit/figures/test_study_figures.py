@@ -89,7 +89,7 @@ def column(measure: str, name: str) -> int:
     return MEASURES[measure].columns.index(name)
 
 
-@variants("theme", PALETTES)
+@variants("theme", PALETTES, crossed=False)
 @variants("name", STUDY_FIGURES)
 def test_plotly_takes_every_figure(studied: Callable[[str], Any], name: str, theme: Any) -> None:
     """Every property is one of plotly's, every number is finite, there are words for it, and its marks say which layer and head they are."""

@@ -36,6 +36,7 @@ from transformers import (
 import headscope
 from headscope import Model
 from headscope.errors import Unsupported
+from tests.support.extent import mostly_long
 from tests.support.variants import variants
 from tests.unit.conftest import TINY, VOCABULARY
 
@@ -91,7 +92,7 @@ MORE: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.fixture(scope="module", params=[*TINY, *MORE])
+@pytest.fixture(scope="module", params=mostly_long([*TINY, *MORE], *TINY, *list(MORE)[::3]))
 def tiny(request: pytest.FixtureRequest) -> Model:
     """A tiny random model of each architecture, in memory."""
     torch.manual_seed(0)

@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from headscope.core.attention import Keys, Layer, Reading
 from headscope.core.tokens import Axes, Token
 from headscope.measures import MEASURES
+from tests.support.extent import extent
 
 Array = NDArray[Any]
 RULES = ("all", "prefix", "window", "band")
-FEW = settings(max_examples=25, deadline=None)
+FEW = settings(max_examples=extent(25, 8), deadline=None)
 
 
 def sentence(

@@ -22,6 +22,7 @@ from headscope.studies import chunk, plan
 from headscope.studies.aggregate import Aggregate
 from headscope.studies.data.dataset import Row
 from headscope.studies.request import Against, StudyRequest
+from tests.support.extent import extent
 from tests.support.forks import fork, forked
 from tests.support.variants import variants
 
@@ -30,7 +31,7 @@ from . import slow
 from .texts import rows, texts
 
 CHOSEN = ("entropy", "patterns", "special_tokens", "residual_ratio", "leverage", "output_overlap", "mixing_ratio")
-COUNT = 30
+COUNT = extent(30, 16)
 
 
 @pytest.fixture(scope="module")
@@ -162,8 +163,8 @@ def test_models_of_other_shapes_are_not_compared_and_say_why(minilm: Model) -> N
 
 
 def test_five_numbers_against_the_slow_way(minilm: Model) -> None:
-    other, inputs = slow.tuned(minilm), [(text, None) for text in texts(14)]
-    inputs += [(text, pair) for text, pair in zip(texts(6, seed=1), texts(6, seed=2), strict=True)]
+    other, inputs = slow.tuned(minilm), [(text, None) for text in texts(extent(14, 6))]
+    inputs += [(text, pair) for text, pair in zip(*(texts(extent(6, 3), seed=seed) for seed in (1, 2)), strict=True)]
     found = slow.differences(slow.studied(minilm, other, inputs), slow.slowly(minilm, other, inputs))
     assert all(apart <= slow.ATOL for apart in found.values()), found
 
