@@ -19,6 +19,7 @@ from benchmarks.score_cases import SLOWEST, TRUTHS
 from benchmarks.scores import ATTRIBUTIONS
 
 from headscope import LENSES
+from tests.support.extent import mostly_long
 from tests.support.variants import variants
 
 ROOT = Path(__file__).parents[1]
@@ -44,7 +45,7 @@ def test_measure(name: str) -> None:
     inspect.signature(module.measure).bind(**module.SMALLEST)
 
 
-@pytest.mark.parametrize("name", RUN)
+@pytest.mark.parametrize("name", mostly_long(RUN, "study", "page_peers"))
 def test_smallest_size(name: str) -> None:
     module = import_module(f"benchmarks.{name}")
     rows = module.measure(**module.SMALLEST)
@@ -52,6 +53,7 @@ def test_smallest_size(name: str) -> None:
     assert all(row and all(str(value) for value in row.values()) for row in rows)
 
 
+@pytest.mark.long
 def test_help() -> None:
     command = [sys.executable, "-m", "benchmarks", "--help"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

@@ -8,8 +8,9 @@ import pytest
 
 from tests.attacks.attacks import ATTACKS
 from tests.attacks.stage import LATENCY_SECONDS, MEMORY_BYTES, Target, Watch, target
+from tests.support.extent import extent
 
-SECONDS = 3.0
+SECONDS = extent(3.0, 0.5)
 # Without the limits, others wait for 6 to 85 s. The bound is five times the target, because other tests may run on the machine.
 BUSY = 5
 

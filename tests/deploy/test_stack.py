@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -13,7 +15,7 @@ import psutil
 import pytest
 
 from headscope.settings import Settings
-from tests.support.compose import PASSWORDS, Stack, image, read
+from tests.support.compose import PASSWORDS, ROOT, Stack, image, read
 from tests.support.server import eventually, gone
 
 ASKED = {"model": "bert", "text": "The cat sat on the mat.", "lenses": ["weights", "effective"]}
@@ -118,6 +120,7 @@ def test_reads_come_from_the_cache(lab: httpx.Client) -> None:
     assert hits() > before
 
 
+@pytest.mark.long
 def test_a_second_worker_joins_and_leaves(stack: Stack, lab: httpx.Client) -> None:
     """--scale worker=2; docker stops a container by SIGTERM, after which the worker is no longer listed."""
     stack.start("worker-2", service="worker")
@@ -156,6 +159,27 @@ def test_gpu_service_without_a_gpu_says_so(stack: Stack) -> None:
     assert "No GPU is visible." in refused.stderr
 
 
+def test_gpu_workers_end_together(tmp_path: Path) -> None:
+    """Of two stand-ins for workers one is killed: the other one is stopped, and the container exits."""
+    stand_in = tmp_path / "headscope"
+    stand_in.write_text(f'#!/bin/sh\necho "$$" "$@" > {tmp_path}/$$.worker\nexec sleep 300\n')
+    stand_in.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "DEVICES": "cpu cuda:1"}
+    with subprocess.Popen(["bash", ROOT / "deploy" / "workers.sh"], env=environment) as container:
+
+        def started() -> list[list[str]] | None:
+            found = [path.read_text().split() for path in tmp_path.glob("*.worker")]
+            return found if [len(words) for words in found] == [4, 4] else None
+
+        workers = eventually(started, "two workers")
+        assert sorted(words[1:] for words in workers) == [["worker", "--device", name] for name in ("cpu", "cuda:1")]
+        first, second = (psutil.Process(int(words[0])) for words in workers)
+        first.kill()
+        assert container.wait(30) != 0
+        assert gone(second)
+
+
+@pytest.mark.long
 def test_gpu_service_starts_one_worker_per_device_and_ends_with_any_of_them(stack: Stack, lab: httpx.Client) -> None:
     """Two workers, with device names that exist on every machine. When one dies, the other is stopped and the container exits."""
     stack.start("gpu", DEVICES="cpu cpu")

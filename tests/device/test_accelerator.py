@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.support.accelerator import Accelerator, on_gpu
+from tests.support.extent import mostly_long
 
 from .compare import SAME, cases, differences
 
 
-@pytest.mark.parametrize("name", ["bert", "llama"])
+@pytest.mark.parametrize("name", mostly_long(["bert", "llama"], "bert"))
 def test_nothing_mixes_devices(name: str) -> None:
     """Every mechanism, lens, measure and effect."""
     with Accelerator():

@@ -30,6 +30,7 @@ from headscope.measures import MEASURES
 from headscope.mechanisms import MECHANISMS
 from headscope.settings import Settings
 from tests.support.commands import run
+from tests.support.extent import mostly_long
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -321,6 +322,8 @@ def _blocks(path: Path, *languages: str) -> list[tuple[int, str, str]]:
 
 
 WITH_PYTHON = [path for path in PAGES if any(not note.startswith("not run:") for _, _, note in _blocks(path, "python"))]
+# What their blocks do, others do with less.
+LONG = {DOCS / "gallery.md", DOCS / "how-to" / "reproduce.md"}
 WITH_SHELL = [path for path in PAGES if any(note == "run" for _, _, note in _blocks(path, "sh"))]
 
 
@@ -349,7 +352,9 @@ def _literal(comment: str) -> object | None:
 
 
 @pytest.mark.filterwarnings("default")
-@pytest.mark.parametrize("path", WITH_PYTHON, ids=_name)
+@pytest.mark.parametrize(
+    "path", mostly_long(WITH_PYTHON, *(path for path in WITH_PYTHON if path not in LONG)), ids=_name
+)
 def test_python_in_the_docs_runs(path, request, tmp_path, monkeypatch):
     """Run the blocks of a page in order, as a reader would."""
     monkeypatch.chdir(tmp_path)
@@ -374,7 +379,7 @@ with open({calls!r}, "a") as file:
 """
 
 
-@pytest.mark.parametrize("path", WITH_SHELL, ids=_name)
+@pytest.mark.parametrize("path", mostly_long(WITH_SHELL, *(path for path in WITH_SHELL if path not in LONG)), ids=_name)
 def test_shell_in_the_docs_runs(path, address, tmp_path, monkeypatch):
     """Run the blocks of a page in order in one folder. `headscope`, which a block calls at its end, runs in this process: its start takes as long as all the rest."""
     monkeypatch.chdir(tmp_path)
