@@ -266,7 +266,7 @@ def test_a_response_is_the_same(kept: Callable[[Keep], Stored]) -> None:
 def test_parts_of_maps(kept: Callable[[Keep], Stored], monkeypatch: pytest.MonkeyPatch) -> None:
     """What reads all maps gets them some rows at a time from factors: thumbnails without keys, and every export, are those of whole maps."""
     factors, maps = kept("factors"), kept("maps")
-    monkeypatch.setattr("headscope.store.results.BLOCK", 9 * 70 * 4)
+    monkeypatch.setattr("headscope.store.factor_file.BLOCK", 9 * 70 * 4)
     monkeypatch.setattr("headscope.store.map_file.BLOCK", 3 * 70 * 70 * 4)
     for lens in LENSES:
         parts = list(factors.parts(lens))

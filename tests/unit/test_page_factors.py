@@ -137,7 +137,13 @@ def test_maps_with_gaps_and_huge_entries() -> None:
 
 def answers(source: Any, viewer: Path, heads: tuple[str, ...] = ()) -> dict[str, bytes]:
     """Return the responses in a page, by path."""
-    text = b"".join(standalone.stream_html(Selection(source, heads) if heads else source, viewer, {})).decode()
+    return responses(
+        b"".join(standalone.stream_html(Selection(source, heads) if heads else source, viewer, {})).decode()
+    )
+
+
+def responses(text: str) -> dict[str, bytes]:
+    """Return the responses in the text of a page, by path."""
     found = re.findall(r'<script type="text/plain" data-answer="([^"]+)">([A-Za-z0-9+/=]*)</script>', text)
     return {html.unescape(name): gzip.decompress(base64.b64decode(packed)) for name, packed in found}
 

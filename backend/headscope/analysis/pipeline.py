@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from math import prod
 from typing import Any
 
 from ..capture import INPUT_ERRORS, AttentionSites, ModelInput, Site, batches_exactly, capture_many, examine
@@ -20,7 +21,9 @@ from ..models.image_text import unlocated
 from ..models.loading import Model
 from ..models.modules import is_out_of_memory
 from ..models.tokens import Encoded
+from ..settings import Keep
 from . import memory
+from .memory import FLOAT
 from .reader import AnalysisTask, Progress, Reader
 from .request import TEXT, AnalysisRequest, check_capabilities
 from .result import MapSink, Result
@@ -42,12 +45,15 @@ def run(
     limit: int | None = None,
     progress: Progress = lambda fraction, stage, detail: None,
     keep_logits: bool = False,
+    keep: Keep = "maps",
+    small_map: int = 0,
 ) -> Result:
-    """Analyse one input. `progress(fraction, stage, detail)` is called at every layer and may raise to stop.
+    """Analyse one input; `keep` and `small_map` are those of AnalysisTask. `progress(fraction, stage, detail)` is called at every layer and may raise to stop.
 
     Raises OutOfMemory, and the errors of examine, check_capabilities, Model.encode, memory.check and capture.
     """
-    (outcome,) = run_many(model, [AnalysisTask(request, sink, progress)], limit=limit, keep_logits=keep_logits)
+    task = AnalysisTask(request, sink, progress, keep=keep, small_map=small_map)
+    (outcome,) = run_many(model, [task], limit=limit, keep_logits=keep_logits)
     if isinstance(outcome, Exception):
         raise outcome
     return outcome
@@ -136,7 +142,8 @@ def _prepare(
             encoded = unlocated(encoded)
         axes, heads = encoded.axes(first.kind), {site.layer: site.heads for site in recipe.chosen}
         sides = len(axes.queries), len(axes.keys)
-        plan = memory.plan(task.request, heads, *sides, keep=task.keep, width=first.width)
+        keep = task.keep if prod(sides) * FLOAT > task.small_map else "maps"
+        plan = memory.plan(task.request, heads, *sides, keep=keep, width=first.width)
         if limit is not None:
             plan = memory.check(plan, limit)
         task.progress(0.0, "forward", f"layer 1 of {recipe.chosen[-1].layer + 1}")

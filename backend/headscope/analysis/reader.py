@@ -42,13 +42,17 @@ Places = tuple[int, ...]
 
 @dataclass(frozen=True)
 class AnalysisTask:
-    """An analysis to run: its request, the sink for its maps, a progress callback (which may raise to stop it), whether thumbnails are made, and what is kept."""
+    """An analysis to run: its request, the sink for its maps, a progress callback (which may raise to stop it), whether thumbnails are made, and what is kept.
+
+    Heads whose maps have at most `small_map` bytes are kept as maps.
+    """
 
     request: AnalysisRequest
     sink: MapSink
     progress: Progress = lambda fraction, stage, detail: None
     tiles: bool = True
     keep: Keep = "maps"
+    small_map: int = 0
 
 
 @dataclass(frozen=True, slots=True)

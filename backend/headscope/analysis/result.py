@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, cast
 
 from pydantic import TypeAdapter
 
 from ..core.arrays import Array
 from ..core.attention import Kind, ResultWarning
+from ..core.factored_map import FactoredMap
 from ..core.factors import Factors
 from ..core.lazy import torch
 from ..core.tokens import TOKENS, Token
@@ -42,15 +43,19 @@ class MapSink(Protocol):
 
 
 class MemorySink:
-    """A sink that keeps the maps as arrays."""
+    """A sink that keeps the maps in memory: as arrays, or as arrays that are computed from factors."""
 
     def __init__(self) -> None:
         self.maps: dict[str, Array] = {}
 
     def open(self, shapes: dict[str, Shape], factored: Collection[str] = ()) -> None:
         """Allocate every map, by torch: numpy requests huge pages, which can take several times as long as the analysis."""
+        self._factored = {lens: FactoredMap(shape) for lens, shape in shapes.items() if lens in factored}
         self.maps = {
-            lens: torch.empty(shape, dtype=torch.float32, device="cpu").numpy() for lens, shape in shapes.items()
+            lens: cast("Array", self._factored[lens])
+            if lens in factored
+            else torch.empty(shape, dtype=torch.float32, device="cpu").numpy()
+            for lens, shape in shapes.items()
         }
 
     def write(self, lens: str, layer: int, head: int, block: Array) -> None:
@@ -58,9 +63,8 @@ class MemorySink:
         torch.from_numpy(self.maps[lens])[layer, head : head + block.shape[0]].copy_(torch.from_numpy(block))
 
     def write_factors(self, lens: str, layer: int, head: int, heads: Sequence[Factors]) -> None:
-        """Compute the maps."""
-        for place, one in enumerate(heads, head):
-            self.maps[lens][layer, place] = one.tile(0)
+        """Keep the factors."""
+        self._factored[lens].add(heads)
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,11 @@ from .arrays import Array
 from .tokens import Token
 
 
-def group(maps: Array, queries: Sequence[int], keys: Sequence[int]) -> Array:
+def group(maps: Array, queries: Sequence[int], keys: Sequence[int], order: Sequence[int] | None = None) -> Array:
     """Sum over the key tokens and average over the query tokens of each word. [..., Q, K] -> [..., V, W] in the maps' type.
 
-    `queries` and `keys` are the numbers of tokens of each word, in order. Row sums are kept: rows that sum to 1 still do. A word with a query without a
+    `queries` and `keys` are the numbers of tokens of each word, in order, or in an `order` of the tokens along both axes.
+    Row sums are kept: rows that sum to 1 still do. A word with a query without a
     reading (NaN) has no reading. Raises InvalidRequest unless the numbers add up to Q and K.
     """
     sizes = np.asarray(queries, np.int64), np.asarray(keys, np.int64)
@@ -26,7 +27,8 @@ def group(maps: Array, queries: Sequence[int], keys: Sequence[int]) -> Array:
     starts = [np.concatenate([[0], side.cumsum()[:-1]]) for side in sizes]
     result = np.empty((*maps.shape[:-2], len(sizes[0]), len(sizes[1])), maps.dtype)
     for place in np.ndindex(maps.shape[:-2]):
-        summed = np.add.reduceat(maps[place], starts[1], axis=1, dtype=np.float64)
+        values = maps[place] if order is None else maps[place][order][:, order]
+        summed = np.add.reduceat(values, starts[1], axis=1, dtype=np.float64)
         result[place] = np.add.reduceat(summed, starts[0], axis=0) / sizes[0][:, None]
     return result
 

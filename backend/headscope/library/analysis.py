@@ -38,6 +38,8 @@ else:  # they import transformers, which takes longer than everything else toget
     loading = LazyModule("headscope.models.loading")
     runner = LazyModule("headscope.studies.runner")
 
+# Bytes of the map of a head up to which maps are arrays, not computed from factors: that of 512 tokens.
+SMALL_MAP = 4 * 512 * 512
 # Longest name of a model in a study; what tells two models of one name apart fits behind it.
 NAME_LENGTH = 190
 
@@ -60,7 +62,9 @@ class GroupedMaps:
 class Analysis(Result):
     """The analysis of one input by one model. Immutable; `id` is derived from its content. See Result for the other attributes."""
 
-    maps: Mapping[str, Array]  # lens -> [L, H, Q, K] float32
+    maps: Mapping[
+        str, Array
+    ]  # lens -> [L, H, Q, K] float32; for more than 512 tokens, what is read is computed from factors, if these are smaller
     compute_id: Callable[[], str] = field(repr=False)  # hashing a model's weights takes seconds
 
     @property
@@ -105,7 +109,7 @@ class Analysis(Result):
         if self.tokens != self.key_tokens:
             raise InvalidRequest("Cross-attention has two texts, so only grouping by words is possible.")
         order, sizes, names = words.arrange(self.tokens, groups)
-        maps = {lens: words.group(m[..., order, :][..., order], sizes, sizes) for lens, m in self.maps.items()}
+        maps = {lens: words.group(m, sizes, sizes, order) for lens, m in self.maps.items()}
         return GroupedMaps(maps, names, names)
 
     def find(self, where: str = "", lens: str = "weights") -> SearchResult:
@@ -239,7 +243,8 @@ def analyze(
     """Analyse one input with one model, under one mechanism and several lenses.
 
     `model` is the result of load(), or an argument of it. By default the model attends by the mechanism it was trained with, softmax for most models. The
-    maps are float32 [L, H, Q, K]; with maps=False only thumbnails and measures are kept. `layers` and `heads` select some, counted from 0. `max_tokens`
+    maps are float32 [L, H, Q, K]; with maps=False only thumbnails and measures are kept. Of more than 512 tokens, factors are kept if they are smaller: a map
+    is then no numpy array, but an index of it gives one, for which only that window is computed. `layers` and `heads` select some, counted from 0. `max_tokens`
     truncates the input, counting special tokens. `messages` is a conversation, each message with its role (system, user or assistant) and its content,
     which the model's own chat template formats; tokens then have a `role`. `mask` replaces tokens, counted from 0, by the model's mask token. `predictions` is
     the number of most likely tokens, or classes, that a model with an output head predicts at every position.
@@ -278,7 +283,9 @@ def analyze(
     sink = MemorySink()
     limit = int(psutil.virtual_memory().available * 0.9)
     keeps = keep_logits or predictions > 0
-    result = pipeline.run(model, request, sink, limit=limit, progress=progress, keep_logits=keeps)
+    result = pipeline.run(
+        model, request, sink, limit=limit, progress=progress, keep_logits=keeps, keep="smaller", small_map=SMALL_MAP
+    )
     if predictions > 0 and result.logits is not None:
         found = top_predictions(model, result.logits, predictions)
         result = replace(result, predictions=found, logits=result.logits if keep_logits else None)
@@ -291,12 +298,11 @@ def analyze(
 def open(path: str | Path) -> Analysis:  # noqa: A001 - the interface's name
     """Open a file written by Analysis.save or the server's export, under its original id. Raises InvalidRequest for any other file."""
     try:
-        described, tensors = export.read_safetensors(Path(path))
-        result, id_ = Result.from_document(described, tensors), str(described.get("id", ""))
+        found = export.read_safetensors(Path(path))
+        result, id_ = Result.from_document(found.document, found.arrays), str(found.document.get("id", ""))
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidRequest("This file was not written by Headscope.") from error
-    maps = {name.removeprefix("map/"): array for name, array in tensors.items() if name.startswith("map/")}
-    return Analysis(**vars(result), maps=maps, compute_id=lambda: id_)
+    return Analysis(**vars(result), maps=found.whole_maps, compute_id=lambda: id_)
 
 
 def study(

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+import numpy as np
+
 from ..core.alignment import align, check_enough, select_aligned
 from ..core.arrays import Array
 from ..errors import InvalidRequest, Unknown
 from ..lenses import LENSES
 from ..measures.compare import COMPARISONS
+from ..store.map_file import blocks
 from .analysis import Analysis
 
 
@@ -33,10 +38,16 @@ def compare(a: Analysis, b: Analysis, lens: str = "weights") -> dict[str, Array]
         raise InvalidRequest("The two analyses have different layers or heads. Run both with the same ones.")
     queries, keys = align(a.tokens, b.tokens), align(a.key_tokens, b.key_tokens)
     check_enough(queries, keys)
-    ours = select_aligned(a.maps[lens], [pair.tokens for pair in queries.pairs], [pair.tokens for pair in keys.pairs])
-    theirs = select_aligned(b.maps[lens], [pair.others for pair in queries.pairs], [pair.others for pair in keys.pairs])
-    return {
-        name: comparison(ours, theirs)
-        for name, comparison in COMPARISONS.items()
-        if comparison.signed or not LENSES[lens].signed
-    }
+    ours = partial(
+        select_aligned, queries=[one.tokens for one in queries.pairs], keys=[one.tokens for one in keys.pairs]
+    )
+    theirs = partial(
+        select_aligned, queries=[one.others for one in queries.pairs], keys=[one.others for one in keys.pairs]
+    )
+    shape = a.maps[lens].shape
+    found = {name: np.empty(shape[:2]) for name, one in COMPARISONS.items() if one.signed or not LENSES[lens].signed}
+    for part in blocks(shape):  # maps of long texts are computed when they are read
+        maps = ours(a.maps[lens][part]), theirs(b.maps[lens][part])
+        for name, values in found.items():
+            values[part] = COMPARISONS[name](*maps)
+    return found

@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 from ..api.documents.selection import select
 from ..api.documents.standalone import choose_precision, write_page
 from ..core.lazy import LazyModule
-from ..errors import InvalidRequest, Unsupported
+from ..errors import BudgetExceeded, InvalidRequest, Unsupported
 from ..store.export import Source
 from .analysis import Analysis
 
@@ -49,7 +49,10 @@ class NotebookView:
         """
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "page.html"
-            self.save(path)
+            try:
+                self.save(path)
+            except BudgetExceeded as error:
+                return f"<p>{html.escape(error.detail)}</p>"
             if path.stat().st_size > MOST_BYTES:
                 return TOO_LARGE
             page = html.escape(path.read_text("utf-8")).encode("ascii", "xmlcharrefreplace").decode("ascii")

@@ -79,12 +79,12 @@ class Study(StudySummary):
     def open(cls, path: str | Path) -> Study:
         """Read a file written by `save` or by the server's export. Raises InvalidRequest for any other file."""
         try:
-            document, arrays = export.read_safetensors(Path(path))
+            found = export.read_safetensors(Path(path))
         except ValueError as error:
             raise InvalidRequest("This file is not a study that Headscope wrote.") from error
-        if document.get("kind_of") != "study":
+        if found.document.get("kind_of") != "study":
             raise InvalidRequest("This file is not a study. Open an analysis with headscope.open.")
-        return cls(document, arrays, str(document.get("id", "")))
+        return cls(found.document, found.arrays, str(found.document.get("id", "")))
 
 
 def read_dataset(data: Data, columns: Mapping[str, str] | None, bad_rows: BadRows) -> Dataset:

@@ -12,7 +12,7 @@ import json
 import math
 import struct
 import zipfile
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
@@ -22,10 +22,12 @@ from safetensors import SafetensorError, safe_open
 
 from ..core.arrays import Array
 from ..core.csv_text import csv_text
-from ..core.factors import Factors, Whole
+from ..core.factored_map import FactoredMap
+from ..core.factors import EVERY, Factors, Whole
 from ..core.lazy import pa, pq
 from ..core.streams import PIECE, ByteSink, Chunks, save, zip_stream
 from ..errors import BudgetExceeded
+from .factor_file import join, parts_of, split
 from .map_file import MapPart, blocks
 
 MOST_LINES = 2_000_000
@@ -69,7 +71,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class Flat:
-    """A source in memory: an analysis with whole maps [L, H, Q, K] by lens, or a study, which has none."""
+    """A source in memory: an analysis with maps [L, H, Q, K] by lens, some of which may be computed from factors, or a study, which has none."""
 
     document: dict[str, Any]
     arrays: Mapping[str, Array]
@@ -79,15 +81,21 @@ class Flat:
         return self.whole_maps[lens][layers, heads]
 
     def parts(self, lens: str) -> Iterator[MapPart]:
+        if self.is_factored(lens):
+            yield from parts_of(self.factors(lens, EVERY, EVERY), self.document["shapes"][lens][1])
+            return
         for layers, heads in blocks(self.document["shapes"][lens]):
             yield MapPart(layers.start, heads.start, 0, self.whole_maps[lens][layers, heads][0])
 
     def is_factored(self, lens: str) -> bool:
-        return False
+        return isinstance(self.whole_maps[lens], FactoredMap)
 
     def factors(self, lens: str, layers: slice, heads: slice) -> Iterator[Factors]:
-        for layer in self.whole_maps[lens][layers, heads]:
-            yield from (Whole(head[None]) for head in layer)
+        maps = self.whole_maps[lens]
+        if isinstance(maps, FactoredMap):
+            yield from maps.factors(layers, heads)
+        else:
+            yield from (Whole(head[None]) for layer in maps[layers, heads] for head in layer)
 
 
 def _pieces(array: Array) -> Chunks:
@@ -98,17 +106,25 @@ def _pieces(array: Array) -> Chunks:
 
 
 def write_safetensors(source: Source, path: Path) -> None:
-    """Write the file of stream_safetensors, with the same errors."""
-    save(stream_safetensors(source), path)
+    """Write the file of stream_safetensors with the factors that the source keeps, with the same errors."""
+    save(stream_safetensors(source, factors=True), path)
 
 
-def stream_safetensors(source: Source) -> Chunks:
-    """Yield a safetensors file, with a few heads in memory at a time. Raises Corrupt if the source is."""
-    shapes = {lens: list(source.document["shapes"][lens]) for lens in source.document.get("kept", ())}
-    small = dict(sorted(source.arrays.items()))
+def stream_safetensors(source: Source, *, factors: bool = False) -> Chunks:
+    """Yield a safetensors file, with a few heads in memory at a time. Raises Corrupt if the source is.
+
+    With `factors`, lenses of which the source keeps factors have these, factors/<lens>/<head>/<tensor>, in place of maps. What else describes them is in
+    the metadata under `factors`: lens -> one document per head.
+    """
+    document = source.document
+    factored = [lens for lens in document.get("kept", ()) if factors and source.is_factored(lens)]
+    shapes = {lens: list(document["shapes"][lens]) for lens in document.get("kept", ()) if lens not in factored}
+    described, tensors = _split_heads(source, factored)
+    small = dict(sorted(source.arrays.items())) | tensors
     layout = {f"map/{lens}": ("float32", shape, 4 * math.prod(shape)) for lens, shape in shapes.items()}
     layout |= {name: (str(array.dtype), list(array.shape), array.nbytes) for name, array in small.items()}
-    header: dict[str, Any] = {"__metadata__": {"headscope": json.dumps(source.document, allow_nan=False)}}
+    metadata = {"headscope": json.dumps(document, allow_nan=False)}
+    header: dict[str, Any] = {"__metadata__": metadata | ({"factors": json.dumps(described)} if factored else {})}
     position = 0
     for name, (dtype, shape, size) in layout.items():
         header[name] = {"dtype": TYPES[dtype], "shape": shape, "data_offsets": [position, position + size]}
@@ -121,6 +137,23 @@ def stream_safetensors(source: Source) -> Chunks:
             yield from _pieces(part.values)
     for array in small.values():
         yield from _pieces(array)
+
+
+def _split_heads(source: Source, lenses: Sequence[str]) -> tuple[dict[str, list[Any]], dict[str, Array]]:
+    """Return what describes the factors of every head, by lens, and their tensors by their names in a file."""
+    described: dict[str, list[Any]] = {lens: [] for lens in lenses}
+    tensors: dict[str, Array] = {}
+    for lens in lenses:
+        for name, one in zip(_names(source.document), source.factors(lens, EVERY, EVERY), strict=True):
+            description, parts = split(one)
+            described[lens].append(description)
+            tensors |= {f"factors/{lens}/{name}/{part}": values for part, values in parts.items()}
+    return described, tensors
+
+
+def _names(document: Mapping[str, Any]) -> list[str]:
+    """Return the names of all heads, such as 4.5, layer by layer."""
+    return [f"{layer}.{head}" for layer in document["layers"] for head in document["heads"]]
 
 
 def stream_npz(source: Source) -> Chunks:
@@ -248,11 +281,34 @@ def tokens_of(document: dict[str, Any]) -> tuple[list[str], list[str]]:
     return queries, [json.dumps(token["text"], ensure_ascii=False) for token in document["key_tokens"]]
 
 
-def read_safetensors(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Return the document and all tensors of a file from write_safetensors. Raises ValueError for any other file."""
+def read_safetensors(path: Path) -> Flat:
+    """Return the analysis or study of a file from write_safetensors. Raises ValueError for any other file."""
     try:
         with safe_open(path, framework="numpy") as file:
-            document = json.loads(file.metadata()["headscope"])
-            return document, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+            metadata = file.metadata()
+            document, described = json.loads(metadata["headscope"]), json.loads(metadata.get("factors", "{}"))
+            found: dict[str, dict[str, Array]] = {"map": {}, "factors": {}, "": {}}
+            for name in file.keys():  # noqa: SIM118 - not a dict
+                group, _, rest = name.partition("/")
+                group, rest = (group, rest) if group in found else ("", name)
+                found[group][rest] = file.get_tensor(name)
+            factored = {lens: _join_heads(document, lens, heads, found["factors"]) for lens, heads in described.items()}
+            return Flat(document, found[""], found["map"] | factored)
     except (KeyError, TypeError, OSError, ValueError, SafetensorError) as error:
         raise ValueError("not a file that Headscope wrote") from error
+
+
+def _join_heads(
+    document: Mapping[str, Any], lens: str, described: Sequence[Mapping[str, Any]], tensors: Mapping[str, Array]
+) -> Any:
+    """Return the maps of a lens whose factors are in a file. Raises ValueError, KeyError or TypeError if they are not complete."""
+    by_head: dict[str, dict[str, Array]] = {name: {} for name in _names(document)}
+    for path, values in tensors.items():
+        of, head, part = path.split("/")
+        if of == lens:
+            by_head[head][part] = values
+    heads = [join(one, parts) for one, parts in zip(described, by_head.values(), strict=True)]
+    shape = document["shapes"][lens]
+    if any(list(one.shape) != [1, *shape[2:]] for one in heads):
+        raise ValueError("factors of another shape")
+    return FactoredMap(shape, heads)

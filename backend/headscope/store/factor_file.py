@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from itertools import accumulate
 from typing import Any
@@ -19,7 +19,7 @@ from safetensors.numpy import load, save
 
 from ..core.arrays import Array
 from ..core.factors import Bias, Factors, ProjectionFactors, Remainder, Visible, WeightFactors, Whole
-from .map_file import BLOCK, Corrupt, Fill, Shape
+from .map_file import BLOCK, Corrupt, Fill, MapPart, Shape
 
 # What a head may consist of, by its name in files.
 PARTS: dict[str, Any] = {
@@ -60,6 +60,15 @@ def join(described: Mapping[str, Any], tensors: Mapping[str, Array]) -> Factors:
     """Return the factors that `split` took apart."""
     factors: Factors = _build(described, "", tensors)
     return factors
+
+
+def parts_of(factors: Iterable[Factors], heads: int) -> Iterator[MapPart]:
+    """Yield the maps of heads, `heads` of them in a layer, some rows at a time."""
+    for place, one in enumerate(factors):
+        _, queries, keys = one.shape
+        rows = max(1, BLOCK // (4 * keys))
+        for row in range(0, queries, rows):
+            yield MapPart(*divmod(place, heads), row, one.tile(0, slice(row, row + rows))[None])
 
 
 def _describe(part: Any, prefix: str, tensors: dict[str, Array]) -> dict[str, Any]:

@@ -19,11 +19,10 @@ from ..core.arrays import Array
 from ..core.factors import EVERY, Factors, Whole
 from .backend import BlobBackend
 from .entries import EntryStore
-from .factor_file import encode, read_factors
+from .factor_file import encode, parts_of, read_factors
 from .index import Index
 from .manifest import NAME, Manifest, ManifestCache
 from .map_file import (
-    BLOCK,
     Corrupt,
     Fill,
     MapPart,
@@ -110,15 +109,12 @@ class Stored:
 
     def parts(self, lens: str) -> Iterator[MapPart]:
         """Yield all maps of `lens`, some megabytes at a time: layer by layer, head by head, row by row. Raises Corrupt."""
-        _, heads, queries, keys = shape = self._shape(lens)
-        if not self.is_factored(lens):
-            for layers, block in blocks(shape):
-                yield MapPart(layers.start, block.start, 0, self.maps(lens, layers, block)[0])
+        shape = self._shape(lens)
+        if self.is_factored(lens):
+            yield from parts_of(self.factors(lens, EVERY, EVERY), shape[1])
             return
-        rows = max(1, BLOCK // (4 * keys))
-        for place, factors in enumerate(self.factors(lens, EVERY, EVERY)):
-            for row in range(0, queries, rows):
-                yield MapPart(*divmod(place, heads), row, factors.tile(0, slice(row, row + rows))[None])
+        for layers, block in blocks(shape):
+            yield MapPart(layers.start, block.start, 0, self.maps(lens, layers, block)[0])
 
     def map_file(self, lens: str, layers: slice, heads: slice) -> memoryview:
         """Return the same as a safetensors file with one tensor, `map`. Raises Corrupt."""

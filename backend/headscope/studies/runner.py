@@ -31,10 +31,10 @@ class Checkpoint:
     def get(self, id_: str) -> Aggregate | None:
         """Return the aggregate of a chunk; None if it is missing or damaged."""
         with suppress(ValueError):
-            document, arrays = export.read_safetensors(self._path(id_))
-            if document.get("chunk") == id_:
-                del document["chunk"]
-                return Aggregate(document, arrays)
+            found = export.read_safetensors(self._path(id_))
+            if found.document.get("chunk") == id_:
+                del found.document["chunk"]
+                return Aggregate(found.document, dict(found.arrays))
         return None
 
     def put(self, id_: str, aggregate: Aggregate) -> None:

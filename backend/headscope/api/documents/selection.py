@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from ...core.arrays import Array
-from ...core.factors import Factors, Whole
+from ...core.factors import EVERY, Factors, Whole
 from ...errors import InvalidRequest
 from ...measures import MEASURES
 from ...store.export import Source
-from ...store.map_file import BLOCK, MapPart
+from ...store.factor_file import parts_of
+from ...store.map_file import MapPart
 
 
 def select(source: Source, heads: Collection[str]) -> Source:
@@ -69,12 +70,7 @@ class Selection:
         return np.stack(found).reshape(count, -1, *found[0].shape)
 
     def parts(self, lens: str) -> Iterator[MapPart]:
-        layers, heads, _, keys = self._shape(lens)
-        rows = max(1, BLOCK // (4 * keys))
-        for layer, head in np.ndindex(layers, heads):
-            (one,) = self.factors(lens, slice(layer, layer + 1), slice(head, head + 1))
-            for row in range(0, one.shape[1], rows):
-                yield MapPart(layer, head, row, one.tile(0, slice(row, row + rows))[None])
+        yield from parts_of(self.factors(lens, EVERY, EVERY), self._shape(lens)[1])
 
     def is_factored(self, lens: str) -> bool:
         return self._source.is_factored(lens)

@@ -146,7 +146,7 @@ def stream_html(
             _maps(stored, precision),
         )
     )
-    if factored := [lens for lens in stored.document["kept"] if lens not in _mapped(stored)]:
+    if factored := _factored(stored):
         embedded = _with_factors(stored, factored, embedded, MOST_BYTES - len(head) - len(script))
     yield head
     yield from embedded
@@ -168,11 +168,14 @@ def draw_frame(stored: Source, viewer: Path, fragment: str, place: SitePlace | N
 
 
 def most_bytes(stored: Source, answers: dict[str, bytes]) -> int:
-    """Return the largest size that the page of a source without factors can have, in bytes: nothing in it gets smaller by gzip.
+    """Return the largest size that the page of a source can have, in bytes: nothing in it gets smaller by gzip. A page with factors is made to know its size.
 
     Raises BudgetExceeded and Unsupported as stream_html does.
     """
-    head, script = draw_frame(stored, page_folder() / "viewer", "")
+    viewer = page_folder() / "viewer"
+    if _factored(stored):
+        return sum(map(len, stream_html(stored, viewer, answers)))
+    head, script = draw_frame(stored, viewer, "")
     maps = _entries(stored, stored.document["kept"]) * WIDTH[choose_precision(stored)]
     # Thumbnails are there twice, with and without special tokens.
     arrays = 2 * sum(values.nbytes for values in stored.arrays.values())
@@ -190,6 +193,12 @@ def choose_precision(stored: Source) -> Precision:
         limit=MOST["uint8"],
         actual=entries,
     )
+
+
+def _factored(stored: Source) -> list[str]:
+    """Return the lenses of which a page has factors."""
+    mapped = _mapped(stored)
+    return [lens for lens in stored.document["kept"] if lens not in mapped]
 
 
 def _mapped(stored: Source) -> list[str]:
