@@ -1,10 +1,10 @@
 """What one waits for: imports and commands, the first analysis of a server, warm ones, and maps on their way to a client, in ms.
 
-`import` and `command` are new processes, beside one that imports torch alone. `first analysis` is sent once /readyz answers, by a server that loads MiniLM at once and
-SmolLM2 when it is asked for it, and again after the process that runs models was killed. `over REST` is an analysis of 16 tokens with MiniLM, from the request to the
-answer, without the time that the model and the lenses took, by the server's own timing. `page's defaults` is an analysis with SmolLM2 of the page's lenses and
-measures, from the request to the answer. Rates are those of 60 maps of 512 tokens at a time, read from a connection of their own without a library, from a
-result that keeps maps, or factors.
+`import` and `command` are new processes, beside one that imports torch alone. `first analysis` is sent once /readyz answers, when a server has loaded MiniLM and
+SmolLM2, and again after the process that runs models was killed: the next one loads a model when it is asked for it. `over REST` is an analysis of 16 tokens with
+MiniLM, from the request to the answer, without the time that the model and the lenses took, by the server's own timing. `page's defaults` is an analysis with
+SmolLM2 of the page's lenses and measures, from the request to the answer. Rates are those of 60 maps of 512 tokens at a time, read from a connection of their own
+without a library, from a result that keeps maps, or factors.
 
 `of_goal` is the time over the goal, which is met up to 1; of a rate, the goal over the rate.
 """

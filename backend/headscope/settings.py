@@ -182,7 +182,12 @@ class Settings(BaseSettings):
         description="Where a worker of a cluster serves its metrics to Prometheus, for example 127.0.0.1:9101, without an access token. A server has /metrics.",
     )
     threads: int = Field(default=0, ge=0, description="Threads of torch; 0 lets torch choose.")
-    prewarm: bool = Field(default=True, description="Load the default model when the server starts.")
+    prewarm: bool = Field(default=True, description="Load models when the server starts, before it is ready.")
+    preload: tuple[str, ...] | None = Field(
+        default=None,
+        examples=['["minilm", "smollm2"]'],
+        description="Models to load at the start, in order, while they fit (JSON list). Default: the default model, and those that `headscope models install` installed.",
+    )
     log_format: Literal["text", "json"] = Field(
         default="text", description="Format of the log on standard error: text, or one JSON object per line."
     )

@@ -191,7 +191,7 @@ def _hang(database: JobDatabase, limits: dict[str, float]) -> None:
     """Run a job that never ends, in a child with its own connections."""
     database._database._engine.dispose(close=False)
     process = WorkerProcess(ONE, database, Hanging, **limits)
-    process.start(prewarm=False)
+    process.start()
     process.run_next()
 
 
@@ -201,8 +201,9 @@ class Hanging:
     warm: frozenset[str] = frozenset()
     most_tokens = 0
 
-    def prewarm(self) -> None:
+    def prewarm(self) -> bool:
         """Load nothing."""
+        return False
 
     def run(self, _: Sequence[Job], __: object) -> dict[str, Problem | None]:
         while True:
@@ -219,8 +220,9 @@ class Interrupted:
     def __init__(self) -> None:
         self.passes: list[list[str]] = []
 
-    def prewarm(self) -> None:
+    def prewarm(self) -> bool:
         """Load nothing."""
+        return False
 
     def run(self, jobs: Sequence[Job], _: object) -> dict[str, Problem | None]:
         self.passes.append([job.id for job in jobs])

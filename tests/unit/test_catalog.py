@@ -26,3 +26,15 @@ def test_what_is_no_model_is_unknown(tmp_path: Path, name: str) -> None:
     assert "good" in catalog.names()
     with pytest.raises(Unknown):
         catalog.locate(name)
+
+
+def test_models_that_are_loaded_in_advance(tmp_path: Path) -> None:
+    """The default model, and what was installed as a package; or those of the setting, in its order."""
+    settings = Settings(home=tmp_path / "home", hub="off")
+    catalog = Catalog(settings)
+    assert catalog.preloaded() == ["minilm"]
+    installed = catalog.installed("smollm2")
+    installed.mkdir(parents=True)
+    (installed / "config.json").write_text("{}")
+    assert catalog.preloaded() == ["minilm", "smollm2"]
+    assert Catalog(settings.model_copy(update={"preload": ("bert", "minilm")})).preloaded() == ["bert", "minilm"]

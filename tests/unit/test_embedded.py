@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 from multiprocessing import forkserver
@@ -38,10 +39,16 @@ class Engine:
     most_tokens = 0
 
     def __init__(self, path: Path) -> None:
-        self._database = Database(path)
+        self._database, self._model = Database(path), path.parent / "model"
 
-    def prewarm(self) -> None:
-        """Load nothing."""
+    def prewarm(self) -> bool:
+        """Load a model for as long as there is one, and note that it began."""
+        if not self._model.exists():
+            return False
+        self._model.with_name("loading").touch()
+        while self._model.exists():
+            time.sleep(0.01)
+        return True
 
     def run(self, jobs: Sequence[Job], _: ProgressReporter) -> dict[str, Problem | None]:
         (job,) = jobs
@@ -78,6 +85,15 @@ def database(path: Path) -> Iterator[JobDatabase]:
 def embedded(path: Path, database: JobDatabase) -> Iterator[Embedded]:
     """A deployment that is not started yet."""
     made = Embedded(database, partial(make_process, path), modules=[], job_seconds=60)
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def prewarming(path: Path, database: JobDatabase) -> Iterator[Embedded]:
+    """A deployment whose child loads a model in advance until its file is removed; not started yet."""
+    (path.parent / "model").touch()
+    made = Embedded(database, partial(make_process, path), modules=[], prewarm=True, job_seconds=60)
     yield made
     made.stop()
 
@@ -145,3 +161,28 @@ def test_the_end_of_the_process_that_forks(
         eventually(embedded.alive, "a look at the queue")
         assert embedded._child is None
     eventually(lambda: status(database, "a") == "done", "the job")
+
+
+def test_models_are_loaded_while_no_job_waits(prewarming: Embedded, database: JobDatabase, path: Path) -> None:
+    """A job that waits at the start comes first; the server is not ready before all models are loaded, and then runs what has arrived."""
+    database.enqueue([Work("early", "{}")])
+    prewarming.start()
+    eventually((path.parent / "loading").exists, "the load of a model")
+    eventually(lambda: status(database, "early") == "done", "the first job")
+    submit(prewarming, database, "late")
+    assert not prewarming.alive()
+    assert status(database, "late") == "queued"
+    (path.parent / "model").unlink()
+    eventually(lambda: status(database, "late") == "done", "the other job")
+    eventually(prewarming.alive, "the server to be ready")
+
+
+def test_a_model_that_kills_the_child(prewarming: Embedded, database: JobDatabase, path: Path) -> None:
+    """It is not loaded in advance again, so that the server becomes ready."""
+    prewarming.start()
+    eventually((path.parent / "loading").exists, "the load of a model")
+    assert not prewarming.alive()
+    child(prewarming).kill()
+    eventually(prewarming.alive, "the server to be ready")
+    submit(prewarming, database, "a")
+    eventually(lambda: status(database, "a") == "done", "a job")

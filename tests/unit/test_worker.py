@@ -13,6 +13,7 @@ import transformers
 
 from headscope.analysis.request import AnalysisRequest
 from headscope.database import Database, schema
+from headscope.errors import Unknown
 from headscope.jobs import Job, JobDatabase, ProgressReporter, Work, Worker
 from headscope.models.catalog import Catalog
 from headscope.settings import Settings
@@ -154,3 +155,18 @@ def test_a_model_stays_in_the_type_of_its_files(desk: Desk, models: Path) -> Non
     loaded = [desk.worker.model(located, dtype=dtype).module.dtype for dtype in ("bfloat16", "float32")]
     assert loaded == [torch.bfloat16, torch.float32]
     assert desk.counted() == {}
+
+
+@pytest.mark.parametrize(("warm_bytes", "loads"), [(2**32, 2), (1, 1)], ids=["all fit", "only the first"])
+def test_models_loaded_in_advance(settings: Settings, warm_bytes: int, loads: int) -> None:
+    """One after the other, each once: the first one in any case, others as long as none is evicted. A later job finds them; a wrong name is an error of its own."""
+    changed = {"preload": ("bert", "nowhere", "gpt2"), "warm_bytes": warm_bytes}
+    desk = Desk(settings.model_copy(update=changed))
+    assert desk.worker.prewarm()
+    assert desk.counted()["model_loads"] == 1
+    with pytest.raises(Unknown):
+        desk.worker.prewarm()
+    assert [desk.worker.prewarm(), desk.worker.prewarm()] == [True, False]
+    assert desk.run(desk.job(text=TEXTS[0], **BERT)) == [None]
+    assert desk.counted() == {"forward_passes": 1} | ({"model_loads": 1} if loads == 2 else {})
+    desk.close()

@@ -108,7 +108,7 @@ def serve(
     def start_child(**_: Any) -> None:
         nonlocal process
         process = make_process()
-        process.start(prewarm=prewarm)
+        process.begin(prewarm=prewarm)
 
     def stop(**_: Any) -> None:
         threading.Thread(target=_stop_child, args=(worker.name, database), name="stop-child", daemon=True).start()

@@ -45,8 +45,8 @@ class ClusterWorkerProcess(WorkerProcess):
         self._idle_since = float("inf")  # until it is ready
         self._missing_since = float("inf")  # when messages were queued first, although it was idle for long
 
-    def start(self, *, prewarm: bool) -> None:
-        """Settle the jobs of an earlier child of this worker, once the database is available, and start."""
+    def begin(self, *, prewarm: bool) -> None:
+        """Settle the jobs of an earlier child of this worker, once the database is available, and start; with `prewarm` load models first."""
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # if all processes are stopped at once, the parent stops this one
         metrics.send_to(metrics.relay().sending)
         while True:
@@ -55,7 +55,9 @@ class ClusterWorkerProcess(WorkerProcess):
                 break
             except HeadscopeError:
                 time.sleep(RETRY_SECONDS)
-        super().start(prewarm=prewarm)
+        self.start()
+        while prewarm and self.prewarm():
+            pass
         self._idle_since = time.monotonic()
 
     def work(self, task: str) -> None:

@@ -34,7 +34,7 @@ PR_SET_PDEATHSIG = 1  # of Linux: the signal that a process gets when its parent
 
 class Embedded(Supervisor):
     """Looks after a child process that runs the jobs one after another: it is started for the first job, or with `prewarm` at once,
-    to load the default model.
+    to load models whenever no job waits. Until the first child has done so, jobs can be queued, but do not count as able to run.
 
     `make_process(name, announce)`, which can be pickled, is called in the child; `modules` are imported before it is forked. The child runs all jobs but
     downloads, or `downloads` alone. A thread calls `announce` with the ids of jobs that it has changed. `options`: of Supervisor.
@@ -67,6 +67,11 @@ class Embedded(Supervisor):
         child = self._child
         child.wake() if child else super().wake()
 
+    def alive(self) -> bool:
+        """Return whether jobs can run, with the models loaded that are loaded in advance."""
+        child = self._child
+        return super().alive() and not self._prewarm and (child is None or child.prewarmed)
+
     def stop(self) -> None:
         """Stop at once; the next start requeues running jobs."""
         super().stop()
@@ -84,7 +89,7 @@ class Embedded(Supervisor):
             arguments = (self._make_process, self._own, self._downloads, self._prewarm)
             with suppress(ConnectionError, EOFError):  # the process that forks has just ended; the next tick starts one
                 self._database.heartbeat(Worker(self._own), ())  # a child that never sends one is killed, too
-                self._child = _Child(arguments, self._announce, self._wake.set)
+                self._child = _Child(arguments, self._announce, self._wake.set, prewarmed=not self._prewarm)
                 self._prewarm = False
 
     def _kill(self, worker: str) -> None:
@@ -93,12 +98,17 @@ class Embedded(Supervisor):
 
 
 class _Child:
-    """A child process, and the server's end of the pipe to it: what it receives wakes it, and it sends the ids of jobs that have changed."""
+    """A child process, and the server's end of the pipe to it: what it receives wakes it, and it sends the ids of jobs that have changed.
 
-    def __init__(self, arguments: tuple[Any, ...], announce: Announce, ended: Callable[[], None]) -> None:
+    It sends None once it has loaded all models that are loaded in advance: then it is `prewarmed`.
+    """
+
+    def __init__(
+        self, arguments: tuple[Any, ...], announce: Announce, ended: Callable[[], None], *, prewarmed: bool
+    ) -> None:
         self._pipe, theirs = CONTEXT.Pipe()
         os.set_blocking(self._pipe.fileno(), False)
-        self._announce, self._ended, self.alive = announce, ended, True
+        self._announce, self._ended, self.alive, self.prewarmed = announce, ended, True, prewarmed
         arguments = (theirs, metrics.relay().sending, *arguments)
         self._process = CONTEXT.Process(target=_run_child, args=arguments, daemon=True)
         self._process.start()
@@ -120,7 +130,11 @@ class _Child:
         ended = self._process.sentinel  # of the process, or of the one that forked it
         with suppress(EOFError, OSError):
             while ended not in wait([self._pipe, ended]):
-                self._announce(self._pipe.recv())
+                ids = self._pipe.recv()
+                if ids is None:
+                    self.prewarmed = True
+                else:
+                    self._announce(ids)
         self.alive = False
         self._ended()
 
@@ -143,24 +157,37 @@ def _run_child(
             pipe.send(ids)
 
     process = make_process(name, announce)
-    process.start(prewarm=prewarm)
-    reported = ""
+    process.start()
+    problem, prewarms = "", prewarm
     while True:
-        try:
-            while process.run_next(downloads=downloads):
-                reported = ""
-        except HeadscopeError as error:  # a full disk, for instance
-            if error.detail != reported:
-                logger.error("cannot run jobs: %s", error.detail)
-            reported = error.detail
-        except Exception:  # the child must survive any error
-            logger.exception("worker process")
+        idle, problem = _run_all(process, problem, downloads=downloads)
+        if idle and prewarms:
+            if process.prewarm():
+                continue
+            with suppress(OSError):  # full: tried again
+                pipe.send(None)
+                prewarms = False
         try:
             if pipe.poll(IDLE_SECONDS):
                 while pipe.poll():
                     pipe.recv()
         except (EOFError, OSError):  # the server has ended
             return
+
+
+def _run_all(process: WorkerProcess, problem: str, *, downloads: bool) -> tuple[bool, str]:
+    """Run jobs until none is queued (True) or running them fails (False), and return the problem, which is logged unless it is the same as before."""
+    try:
+        while process.run_next(downloads=downloads):
+            problem = ""
+    except HeadscopeError as error:  # a full disk, for instance
+        if error.detail != problem:
+            logger.error("cannot run jobs: %s", error.detail)
+        return False, error.detail
+    except Exception:  # the child must survive any error
+        logger.exception("worker process")
+        return False, problem
+    return True, problem
 
 
 def _end_with_parent() -> None:

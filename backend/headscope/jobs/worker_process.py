@@ -40,8 +40,8 @@ class Engine(Protocol):
     def most_tokens(self) -> int:
         """Most tokens of several inputs in one forward pass; 0 for one input at a time."""
 
-    def prewarm(self) -> None:
-        """Load the default model before the first job."""
+    def prewarm(self) -> bool:
+        """Load the next model before a job asks for it; return False if none is left. It is not tried again after an error."""
 
     def run(self, jobs: Sequence[Job], reporter: ProgressReporter) -> Problems:
         """Run jobs that share a forward pass. Return by id the problem as a document, or None if the result is stored. An exception is an error of the engine itself."""
@@ -80,8 +80,8 @@ class WorkerProcess:
         self._late = False  # whether the time limit has interrupted the last jobs
         self._reported: Worker | None = None  # by the last heartbeat
 
-    def start(self, *, prewarm: bool) -> None:
-        """Send heartbeats from now on, and create the engine; with `prewarm` it loads the default model. Ignores Ctrl-C: the parent process ends this one."""
+    def start(self) -> None:
+        """Send heartbeats from now on, and create the engine. Ignores Ctrl-C: the parent process ends this one."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         threading.Thread(target=self._send_heartbeats, name="heartbeat", daemon=True).start()
         try:
@@ -90,14 +90,17 @@ class WorkerProcess:
             logger.exception("cannot start the engine, retrying")
             time.sleep(HEARTBEAT_SECONDS)
             os._exit(1)
-        if prewarm:
-            try:
-                self._engine.prewarm()
-            # The first job that needs the model reports the error.
-            except HeadscopeError as error:
-                logger.error("cannot load the default model: %s", error.detail)
-            except Exception:
-                logger.exception("cannot load the default model")
+
+    def prewarm(self) -> bool:
+        """Load the next model that the engine loads before a job asks for it; return False if none is left."""
+        try:
+            return self._engine is not None and self._engine.prewarm()
+        # The first job that needs the model reports the error.
+        except HeadscopeError as error:
+            logger.error("cannot load a model in advance: %s", error.detail)
+        except Exception:
+            logger.exception("cannot load a model in advance")
+        return True
 
     def run_next(self, **which: Any) -> bool:
         """Run the next jobs that `which` selects, arguments of JobDatabase.claim; return False if there are none, and all ends are written."""

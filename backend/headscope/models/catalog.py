@@ -42,6 +42,13 @@ class Catalog:
         """Name of the default model."""
         return next(name for name, entry in self._entries.items() if entry.get("default"))
 
+    def preloaded(self) -> list[str]:
+        """Return the names of the models to load before they are asked for: those of the settings, or the default model and those installed from packages."""
+        if self._settings.preload is not None:
+            return list(self._settings.preload)
+        installed = [name for name, entry in self._entries.items() if "package" in entry and self._here(name)]
+        return [self.default, *installed]
+
     @cached_property
     def _roots(self) -> list[Path]:
         return [*self._settings.model_dirs, self._settings.home / "models"]

@@ -37,7 +37,7 @@ def check(folder: Path, places: Mapping[str, Any], dtype: torch.dtype | None) ->
         for name, size in safety.weight_bytes(path, itemsize).items():
             needed[_device(name, places)] += size
     for device, most in needed.items():
-        free = most if device == DISK else _free_bytes(torch.device(device))
+        free = most if device == DISK else free_bytes(torch.device(device))
         if most > free:
             raise OutOfMemory(
                 f"The model's weights need {most / 1e9:.1f} GB of memory, and {free / 1e9:.1f} GB are free. "
@@ -84,7 +84,7 @@ def _contains(module: str, names: list[str]) -> bool:
     )
 
 
-def _free_bytes(device: torch.device) -> int:
+def free_bytes(device: torch.device) -> int:
     """Return the free bytes of a GPU, or those that this process may still take of the machine's memory and of its control group's."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])

@@ -27,6 +27,13 @@ class Admission:
         self._settings, self._catalog = settings, catalog
         self._tokenizers: dict[str, Tokenizer] = {}  # by digest of the file
 
+    def prepare(self, model: str) -> None:
+        """Read what the first request for a model needs of its files, if they are on this machine. Raises Unknown or CorruptModel."""
+        located = self._catalog.locate(model, pointer=None)
+        if located.local:
+            located.digest()
+            self._tokenizer(located)
+
     def admit(
         self, request: AnalysisRequest, place: int | None = None, owner: str = LOCAL, request_id: str = ""
     ) -> Work:

@@ -156,8 +156,16 @@ class Service:
         self._maintenance.start()
         for jobs in self._supervisors:
             jobs.start()
+        if self.settings.prewarm:
+            threading.Thread(target=self._prepare, name="prepare", daemon=True).start()
         if self.settings.redis_url:
             announcements.listen(self.settings.redis_url, self.watcher.announce)
+
+    def _prepare(self) -> None:
+        """Prepare the first requests for models that are loaded in advance, while the worker process starts."""
+        for name in self.catalog.preloaded():
+            with suppress(HeadscopeError):  # such a request reports the error
+                self._admission.prepare(name)
 
     def stop(self) -> None:
         """Stop immediately. Unfinished jobs are resumed at the next start."""

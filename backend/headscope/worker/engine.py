@@ -73,6 +73,7 @@ class AnalysisEngine:
         scores = HeadScoreJobs(self._results, self._load_accepted)
         self._alone = {"effect": effects.effect, "head-scores": scores.head_scores, "chunk": self._studies.chunk}
         self._alone["download"] = self._download
+        self._ahead = iter(self._catalog.preloaded())
         # By digest and the type of their weights.
         self._models: OrderedDict[tuple[str, str], Model] = OrderedDict()
         self.warm: frozenset[str] = frozenset()  # digests of the loaded models, read by other threads
@@ -121,11 +122,21 @@ class AnalysisEngine:
         progress(0.0, "loading", f"{located.name}, {memory.size(located.bytes)}" if located.local else located.name)
         return loading.load(located, self._device, report_download, dtype)
 
-    def prewarm(self) -> None:
-        """Load and examine the default model if it is on this machine."""
-        located = self._catalog.locate(self._catalog.default)
-        if located.local:
-            examine(self.model(located))
+    def prewarm(self) -> bool:
+        """Load and examine the next model of the setting `preload` if it is on this machine and fits; return False if there is none."""
+        name = next(self._ahead, None)
+        if name is not None:
+            located = self._catalog.locate(name, pointer=None)
+            if located.local and self._fits(located):
+                examine(self.model(located))
+        return name is not None
+
+    def _fits(self, located: Located) -> bool:
+        """Return whether a model may be loaded unasked: the first one, and others that evict none and take half of the free memory at most."""
+        needed = max(located.bytes, 4 * (located.parameters or 0))
+        kept = sum(model.bytes for model in self._models.values())
+        free = free_memory.free_bytes(torch.device(self._device))
+        return not kept or (kept + needed <= self._settings.warm_bytes and 2 * needed <= free)
 
     def run(self, jobs: Sequence[Job], reporter: ProgressReporter) -> dict[str, Problem | None]:
         """Run jobs of one recipe, or one part of a study. Return job id -> problem document, or None if the result is stored.
