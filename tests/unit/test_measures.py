@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 import headscope
 from headscope import LENSES, MEASURES, MECHANISMS, Model
 from headscope.capture import examine
+from headscope.core.attention import Keys, Layer, Reading
+from headscope.core.tokens import Axes
 from headscope.errors import Unsupported
 from headscope.measures import edges
-from headscope.measures.concentration import convert, row_entropy
+from headscope.measures.concentration import convert, entropy_of_rows, entropy_without_first, row_entropy
 from headscope.measures.thumbnail import pool, quantise
 from tests.support.variants import variants
 
@@ -27,8 +29,26 @@ def test_entropy_closed_forms() -> None:
     np.testing.assert_allclose(row_entropy(rows[None]).numpy(), [[math.log(8), 0, math.log(2)]], atol=1e-6)
     for scale in (6, 40):
         random = torch.randn(3, 5, 40, generator=torch.Generator().manual_seed(0)).mul(scale).softmax(-1)
-        expected = [[-sum(w * math.log(w) for w in row if w > 0) for row in head] for head in random.double().tolist()]
-        np.testing.assert_allclose(row_entropy(random).numpy(), expected, atol=1e-5)
+        np.testing.assert_allclose(row_entropy(random).numpy(), _entropies(random), atol=1e-5)
+
+
+@pytest.mark.parametrize("first", [-60.0, 0.0, 4.0, 12.0, 200.0])
+def test_entropy_of_scores(first: float) -> None:
+    """With and without the first key, against a loop in float64: however much the first key takes, and where nothing is left for the others."""
+    scores = torch.randn(2, 6, 80, generator=torch.Generator().manual_seed(0)).mul(3)
+    scores[..., 0] = first
+    weights, empty = scores.softmax(-1), torch.empty(0)
+    layer = Layer(0, (0, 1), weights, empty, empty, Keys("all"), 1e-7, Axes((), ()), empty, empty, scores=scores)
+    rest = weights[..., 1:].sum(-1)
+    without = weights.double()[..., 1:]
+    without /= without.sum(-1, keepdim=True).clamp_min(1e-300)
+    found = entropy_of_rows(layer, "weights", {"weights": Reading(weights)}, None)
+    np.testing.assert_allclose(found, _entropies(weights), atol=1e-5)
+    np.testing.assert_allclose(entropy_without_first(layer, rest), _entropies(without), atol=1e-5)
+
+
+def _entropies(rows: torch.Tensor) -> list[list[float]]:
+    return [[-sum(w * math.log(w) for w in row if w > 0) for row in head] for head in rows.double().tolist()]
 
 
 def test_entropy_units() -> None:

@@ -1,4 +1,4 @@
-"""What several lenses and measures need of the rows of a layer: use Layer.once, so that it is computed once."""
+"""What several lenses and measures need of the rows of a layer (use Layer.once, so that it is computed once)."""
 
 from __future__ import annotations
 
@@ -9,19 +9,23 @@ GROUP = 64  # keys
 
 
 def largest_weights(layer: Layer) -> tuple[Tensor, Tensor]:
-    """Return the largest weight of every row and its key, [H, Q] each: first by groups of keys, since finding a maximum's place is slow."""
-    weights = layer.weights
+    """Return the largest weight of every row and its key, [H, Q] each."""
+    return largest(layer.weights)
+
+
+def largest(weights: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the same of weights [H, Q, K]: first by groups of keys, since finding a maximum's place is slow. Of equal ones the first is taken."""
     whole = weights.shape[-1] // GROUP * GROUP
     rest, place = weights[..., whole:].max(-1) if whole < weights.shape[-1] else (None, None)
     if not whole:
         return required(rest), required(place)
     groups = weights[..., :whole].unflatten(-1, (-1, GROUP))  # type: ignore[no-untyped-call]
-    largest, best = groups.amax(-1).max(-1)
+    most, best = groups.amax(-1).max(-1)
     inside = groups.gather(-2, best[..., None, None].expand(*best.shape, 1, GROUP))[..., 0, :]
     found = best * GROUP + inside.argmax(-1)
     if rest is None or place is None:
-        return largest, found
-    return torch.maximum(largest, rest), torch.where(rest > largest, place + whole, found)
+        return most, found
+    return torch.maximum(most, rest), torch.where(rest > most, place + whole, found)
 
 
 def squared_norms(layer: Layer) -> Tensor:

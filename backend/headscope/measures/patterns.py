@@ -11,12 +11,13 @@ from pydantic import Field
 from ..core.attention import Layer, Reading
 from ..core.declarations import Params
 from ..core.lazy import Tensor, torch
+from ..core.rows import largest, largest_weights
 from ..core.tokens import Token
 from . import patterns_published as published
 from ._classes import BLOCK, CLASSES, DIAGONAL, HETEROGENEOUS, MIXED, UNCLASSIFIED, VERTICAL, settle
 from ._maps import are_second, are_special, distributions, is_causal, marked_in, special
 from .base import ByRows, Measure, is_attention
-from .concentration import row_entropy
+from .concentration import entropy_of_rows, entropy_without_first, row_entropy
 
 OFFSETS = (-2, -1, 0, 1, 2)
 SCORES = (
@@ -154,7 +155,7 @@ def _sums(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Patt
     tokens = masks(layer, rows, params)
     judged = there & tokens.rows
     number, sink, silent = judged.sum(-1), judged.new_zeros(len(judged)), judged.new_zeros(len(judged))
-    counts = layer.keys.counts(*rows.shape[1:])  # [Q]
+    counts, rest = layer.keys.counts(*rows.shape[1:]), None  # [Q]
     if tokens.causal:
         rest = rows[..., 1:].sum(-1)  # [H, Q]
         active = judged & (rest >= params.sink_rest) & (rest > 0)
@@ -165,11 +166,10 @@ def _sums(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Patt
         judged = active
         counts = counts - layer.keys.sees(torch.arange(rows.shape[1]), torch.tensor(0)).long()
     # Among equal weights a special token wins, then the first key.
-    most, best = rows.max(-1)  # [H, Q]
+    most, best = layer.once(largest_weights) if rows is layer.weights else largest(rows)  # [H, Q]
     upon = _upon(rows, tokens.special)
     several = (counts > 1).to(rows.dtype)
-    entropies = readings[lens].once(row_entropy) if rows is readings[lens].map else row_entropy(rows)
-    spread = entropies * (several / counts.clamp_min(2).log())
+    spread = _entropies(layer, lens, readings, rows, rest) * (several / counts.clamp_min(2).log())
     own, usable = block(layer, tokens, rows, judged)
     by_query = [judged.to(rows.dtype), (upon >= most).to(rows.dtype), rows.norm(dim=-1).square(), spread, own, usable]
     free, along = diagonals(layer, tokens, rows, best.where(upon < most, -1))
@@ -184,9 +184,18 @@ def _sums(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Patt
     return torch.cat(sums, -1)
 
 
+def _entropies(layer: Layer, lens: str, readings: Mapping[str, Reading], rows: Tensor, rest: Tensor | None) -> Tensor:
+    """Return the entropy of every row of a map, [H, Q]; `rows` [H, Q, K] are those of the map, or distributions made of them: without what is not the `rest` [H, Q]."""
+    if rest is not None and layer.scores is not None and lens == "weights":
+        return entropy_without_first(layer, rest)
+    if rows is not readings[lens].map:
+        return row_entropy(rows)
+    return readings[lens].once(row_entropy) if layer.scores is None else entropy_of_rows(layer, lens, readings, None)
+
+
 def scores(layer: Layer, sums: Tensor) -> dict[str, Tensor]:
     """Return the scores of rules v1, each [H], of what _sums gives."""
-    by_name, columns = dict(zip(SUMS, sums.unbind(-1), strict=False)), sums[:, len(SUMS) :]
+    by_name, columns = dict(zip(SUMS, sums[:, : len(SUMS)].unbind(-1), strict=True)), sums[:, len(SUMS) :]
     number, offsets = by_name["judged"], torch.stack([by_name[name] for name in _ALONG], -1)
     masses, hits, free = offsets.chunk(3, -1)
     averages = columns / number[:, None]  # [H, K]
