@@ -20,13 +20,12 @@ import headscope
 from headscope import Model
 from headscope.analysis import memory, pipeline
 from headscope.analysis.pipeline import AnalysisTask
-from headscope.analysis.reader import _nothing
 from headscope.analysis.request import AnalysisRequest
 from headscope.analysis.result import MemorySink, Result
 from headscope.api.documents.thumbnails import draw_without
 from headscope.api.http.grouping import Grouping
 from headscope.api.routes.maps import MapSlice
-from headscope.core.factors import ProjectionFactors, Remainder, WeightFactors, Whole
+from headscope.core.factors import ProjectionFactors, Remainder, WeightFactors, Whole, undefined_map
 from headscope.database import Database, schema
 from headscope.errors import BudgetExceeded
 from headscope.mechanisms import MECHANISMS
@@ -183,7 +182,7 @@ def test_layers_and_heads_that_are_chosen(tiny: Model, tmp_path: Path) -> None:
 
 def test_a_head_that_a_layer_does_not_have() -> None:
     """It is undefined everywhere, in few bytes."""
-    nothing = decode(encode(_nothing(500, 700)))
+    nothing = decode(encode(undefined_map(500, 700)))
     assert nothing.nbytes < 500 * 700 * 4 / 100
     assert np.isnan(nothing.tile(0)).all()
     assert nothing.tile(0).shape == (500, 700)

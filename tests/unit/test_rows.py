@@ -130,8 +130,10 @@ def test_models(tiny: Model, rows: list[int], tokens: int) -> None:
     assert set(rows) == {1}
 
 
-def test_threads(tiny: Model, rows: list[int]) -> None:
-    """Rows that are computed at the same time give the same, and torch keeps its threads."""
+@pytest.mark.parametrize("most", [10**6, 0])
+def test_threads(tiny: Model, rows: list[int], most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Heads, or rows, that are computed at the same time give the same, and torch keeps its threads."""
+    monkeypatch.setattr("headscope.capture.batch.HEAD_BYTES", most)
     request, threads = {"token_ids": numbers(180)}, torch.get_num_threads()
     one = analyse(tiny, **request)
     torch.set_num_threads(3)

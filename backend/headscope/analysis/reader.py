@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from traceback import clear_frames
 from typing import Any
@@ -13,31 +13,29 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..capture import Batch, CaptureSpec, by_input, part
+from ..capture import Batch, CaptureSpec, by_input
 from ..capture.parallel import one_thread
 from ..core.arrays import Array
 from ..core.attention import Keys, Kind, Layer, Reading, required
-from ..core.factors import Factors, ProjectionFactors, Whole
+from ..core.factors import Factors, Whole, undefined_map
 from ..core.tokens import BatchTokens, Token
 from ..errors import HeadscopeError
 from ..lenses import LENSES
 from ..measures import MEASURES
 from ..measures.thumbnail import TILE, pool, quantise
 from ..settings import Keep
+from .batch_parts import Places, Readings, in_order, part_of, parts_of, same_as_weights
 from .kept_arrays import KeptArrays, Key, to_host
 from .memory import MemoryPlan, check_kept, check_whole
 from .request import AnalysisRequest
 from .result import MapSink, Result
 from .row_reader import RowwiseReader, row_lenses
+from .stopwatch import Stopwatch
 
-ROUNDING = 1e-5  # largest deviation of a row's sum from 1
 # Blocks of at most this many weights are read by one thread: operations are so small that threads would wait for each other for longer than they compute.
 SMALL = 100_000
 
 Progress = Callable[[float, str, str], None]
-Readings = dict[str, Reading]
-# Inputs of a batch, by their index in it.
-Places = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -63,6 +61,15 @@ class _MapBlocks:
     head: int
     blocks: dict[str, torch.Tensor]
     factors: dict[str, list[list[Factors]]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _RowsRead:
+    """What was read of heads by rows: the arrays that are kept, the factors of each head by lens, and seconds by lens."""
+
+    arrays: list[tuple[Key, torch.Tensor]]
+    factors: dict[str, list[Factors]]
+    seconds: dict[str, float]
 
 
 class Reader:
@@ -92,8 +99,14 @@ class Reader:
         self._joined: dict[tuple[int, str], torch.Tensor] = {}
         self._alike: dict[tuple[str, Places], list[Places]] = {}
         self._tokens: dict[Places, BatchTokens] = {}
-        self.reading_s = self.writing_s = 0.0
+        self._reading = Stopwatch()
+        self.writing_s = 0.0  # while nothing was read
         self.lens_s = dict[str, float]()  # of reading_s, what each lens took
+
+    @property
+    def reading_s(self) -> float:
+        """Seconds during which something was read."""
+        return self._reading.seconds
 
     def spec(self, number: int = 0) -> CaptureSpec:
         """Return what to capture of an input."""
@@ -103,7 +116,12 @@ class Reader:
         pad_to = next((params.pad_to for name, params in self._lenses.items() if "padding" in LENSES[name].needs), None)
         on_layer = partial(self.read_layer, number=number) if of_layer else None
         return CaptureSpec(
-            partial(self.read_heads, number=number), on_layer, needs, self._plan.whole, self._plan.by_rows, pad_to
+            partial(self.read_heads, number=number),
+            on_layer,
+            needs,
+            self._plan.whole,
+            self.read_deferred if self._plan.by_rows else None,
+            pad_to,
         )
 
     # -- heads ----------------------------------------------------------------------------------------------------------------------------
@@ -139,23 +157,24 @@ class Reader:
 
     def _read(self, batch: Batch) -> list[_MapBlocks]:
         """Read a batch of heads, keep the measures, and return the maps for the sinks."""
-        place = self._place.get(batch.layer.index)
-        chosen = batch.select(self._heads) if place is not None else None
-        if place is None or chosen is None:
+        chosen, place = self._select(batch)
+        if chosen is None:
             return []
-        started = time.perf_counter()
-        block, head = chosen.layer, self._plan.heads.index(chosen.layer.heads[0])
-        self._keys[list(chosen.places), place] = self._counts(block.keys)
-        self._causal &= block.keys.rule == "prefix"
-        maps = None if chosen.deferred is None else self._read_rows(chosen, place, head)
-        if maps is None:
-            if chosen.deferred is not None:
-                check_whole(self._plan)
-            whole = chosen.whole()
-            with one_thread() if whole.layer.weights.numel() <= SMALL else nullcontext():
-                maps = self._read_maps(whole, place, head)
-        self.reading_s += time.perf_counter() - started
-        return maps
+        small = chosen.layer.weights.numel() <= SMALL
+        with self._reading, one_thread() if small else nullcontext():
+            return self._read_maps(chosen, place, self._begin_block(chosen, place))
+
+    def _select(self, batch: Batch) -> tuple[Batch | None, int]:
+        """Return the selected heads of a batch, None without any, and the place of their layer."""
+        place = self._place.get(batch.layer.index)
+        return (None, 0) if place is None else (batch.select(self._heads), place)
+
+    def _begin_block(self, chosen: Batch, place: int) -> int:
+        """Note which keys the queries of a layer see, and return the place of the first head."""
+        keys = chosen.layer.keys
+        self._keys[list(chosen.places), place] = self._counts(keys)
+        self._causal &= keys.rule == "prefix"
+        return self._plan.heads.index(chosen.layer.heads[0])
 
     def _counts(self, keys: Keys) -> Array:
         """Return the number of keys that every query sees, [Q]."""
@@ -163,24 +182,49 @@ class Reader:
             self._counted = keys, keys.counts(self._plan.queries, self._plan.keys).cpu().numpy()
         return self._counted[1]
 
-    def _read_rows(self, batch: Batch, place: int, head: int) -> list[_MapBlocks] | None:
+    def read_deferred(self, batch: Batch) -> Callable[[], None]:
+        """Read heads of one input with deferred weights by rows, in any thread; return what keeps and writes them, in order."""
+        chosen, place = self._select(batch)
+        found = list[_RowsRead | None]()
+        error = None if chosen is None else _failure(lambda: found.append(self._read_rows(chosen)))
+
+        def finish() -> None:
+            (number,) = batch.places
+            self._begin(number, batch.layer.index)
+            if error is not None:
+                raise error
+            if chosen is not None:
+                for maps in self._finish_rows(chosen, place, found[0]):
+                    self._write(number, maps, 0)
+
+        return finish
+
+    def _read_rows(self, batch: Batch) -> _RowsRead | None:
         """Read a batch with deferred weights by rows; None if whole maps are needed after all."""
-        lenses = row_lenses(batch.layer, self._lenses)
-        if lenses is None:
-            return None
-        rows = RowwiseReader(batch, self._tokens_of(batch, (0,)), lenses, self._measures, self._shown, self._kept)
-        pooled = rows.read()
-        factors = rows.factors()
-        if not all(self._plan.prefers(one.nbytes) for heads in factors.values() for one in heads):
-            return None
-        for name, spent in rows.seconds.items():
+        with self._reading:
+            lenses = row_lenses(batch.layer, self._lenses)
+            if lenses is None:
+                return None
+            rows = RowwiseReader(batch, self._tokens_of(batch, (0,)), lenses, self._measures, self._shown, self._kept)
+            pooled, factors = rows.read(), rows.factors()
+            if not all(self._plan.prefers(one.nbytes) for heads in factors.values() for one in heads):
+                return None
+            measured = [(("measure", name, lens), values) for name, lens, values in rows.values()]
+            tiles = [one for name, cells in pooled.items() for one in _tiles(name, cells, LENSES[name].signed)]
+            return _RowsRead([*_facts(rows.facts), *measured, *tiles], factors, rows.seconds)
+
+    def _finish_rows(self, chosen: Batch, place: int, found: _RowsRead | None) -> list[_MapBlocks]:
+        """Keep what was read by rows, or read whole maps if nothing was; return the maps for the sinks."""
+        head = self._begin_block(chosen, place)
+        if found is None:
+            check_whole(self._plan)
+            with self._reading:
+                return self._read_maps(chosen.whole(), place, head)
+        for name, spent in found.seconds.items():
             self.lens_s[name] = self.lens_s.get(name, 0.0) + spent
-        measured = ((("measure", name, lens), values) for name, lens, values in rows.values())
-        tiles = (one for name, cells in pooled.items() for one in _tiles(name, cells, LENSES[name].signed))
-        self._arrays.put((*_facts(rows.facts), *measured, *tiles), batch.places, place, head)
-        return self._with_absent(
-            [_MapBlocks(place, head, {}, {name: [heads] for name, heads in factors.items()})], batch
-        )
+        self._arrays.put(found.arrays, chosen.places, place, head)
+        factors = {name: [heads] for name, heads in found.factors.items()}
+        return self._with_absent([_MapBlocks(place, head, {}, factors)], chosen)
 
     def _read_maps(self, chosen: Batch, place: int, head: int) -> list[_MapBlocks]:
         """Read a batch with weights."""
@@ -202,8 +246,8 @@ class Reader:
 
     def _measured(self, batch: Batch, readings: Readings) -> Iterator[tuple[Key, torch.Tensor]]:
         """Compute the measures of heads, [B h, ...] each. Inputs whose tokens look the same to a measure are computed at once."""
-        size, same = len(batch.places), _same_as_weights(readings)
-        parts = cache(lambda places: (self._some(batch, places), _part(readings, size, places)))
+        size, same = len(batch.places), same_as_weights(readings)
+        parts = cache(lambda places: (self._some(batch, places), parts_of(readings, size, places)))
         for name, params in self._measures.items():
             measure, known = MEASURES[name], dict[str, torch.Tensor]()
             for lens in measure.lenses if measure.of == "heads" else ():
@@ -214,7 +258,7 @@ class Reader:
                 else:
                     groups = self._groups(name, batch)
                     found = [measure.compute(layer, lens, of, params) for layer, of in map(parts, groups)]
-                    known[lens] = _in_order(found, groups)
+                    known[lens] = in_order(found, groups)
                 yield ("measure", name, lens), known[lens]
 
     def _some(self, batch: Batch, places: Places) -> Layer:
@@ -225,7 +269,7 @@ class Reader:
         """Return the tokens of some inputs, the same object for all layers."""
         numbers = tuple([batch.places[place] for place in places])
         if numbers not in self._tokens:
-            self._tokens[numbers] = BatchTokens(tuple([batch.axes[place] for place in places]))
+            self._tokens.setdefault(numbers, BatchTokens(tuple([batch.axes[place] for place in places])))
         return self._tokens[numbers]
 
     def _groups(self, name: str, batch: Batch) -> list[Places]:
@@ -246,7 +290,7 @@ class Reader:
         whole = {name: readings[name].map for name in readings if name in self._kept and name not in self._factored}
         blocks = {name: by_input(maps, size) for name, maps in whole.items()}
         factors = {
-            name: [self._factors(name, batch.one(one), _part_of(readings[name], size, (one,))) for one in range(size)]
+            name: [self._factors(name, batch.one(one), part_of(readings[name], size, (one,))) for one in range(size)]
             for name in readings
             if name in self._factored
         }
@@ -259,7 +303,7 @@ class Reader:
         if absent:
             sides, first = (self._plan.queries, self._plan.keys), len(self._plan.heads) - absent
             empty = {name: torch.full((size, absent, *sides), torch.nan) for name in maps[0].blocks}
-            nothing = dict.fromkeys(maps[0].factors, [[_nothing(*sides)] * absent] * size)
+            nothing = dict.fromkeys(maps[0].factors, [[undefined_map(*sides)] * absent] * size)
             maps.append(_MapBlocks(maps[0].layer, first, empty, nothing))
         return maps
 
@@ -281,7 +325,14 @@ class Reader:
         place = self._place.get(layer.index)
         if layer.index > self._last:
             return
-        started = time.perf_counter()
+        with self._reading:
+            readings = self._read_layer(layer, number, place)
+        if place is not None:
+            found = {name: reading.map[None] for name, reading in readings.items() if name in self._kept}
+            self._write(number, _MapBlocks(place, 0, found), 0)
+
+    def _read_layer(self, layer: Layer, number: int, place: int | None) -> Readings:
+        """Read a whole layer, keep what is measured, and return the readings of lenses of layers."""
         readings: Readings = {}
         for name, params in self._lenses.items():
             join = LENSES[name].joining(params)
@@ -289,10 +340,7 @@ class Reader:
                 readings[name] = self._join(number, name, self._apply(name, layer, params), join)
         if place is not None:
             self._arrays.put((*self._notes(readings), *self._measured_layer(layer, readings)), (number,), place, 0)
-        self.reading_s += time.perf_counter() - started
-        if place is not None:
-            found = {name: reading.map[None] for name, reading in readings.items() if name in self._kept}
-            self._write(number, _MapBlocks(place, 0, found), 0)
+        return readings
 
     def _join(self, number: int, name: str, reading: Reading, join: Any) -> Reading:
         """Join the reading of a layer with those before, for a lens that joins layers."""
@@ -339,7 +387,7 @@ class Reader:
         """Write the maps of an input, at index `place` of its batch, to its sink, if they are kept."""
         if number not in self._written:
             return
-        started = time.perf_counter()
+        started, alone = time.perf_counter(), not self._reading.runs
         sink = self._tasks[number].sink
         blocks = [block[place] for block in maps.blocks.values()]
         for name, block in zip(maps.blocks, to_host(blocks), strict=True):
@@ -348,7 +396,7 @@ class Reader:
         for name, heads in maps.factors.items():
             self._count(number, sum(one.nbytes for one in heads[place]))
             sink.write_factors(name, maps.layer, maps.head, heads[place])
-        self.writing_s += time.perf_counter() - started
+        self.writing_s += time.perf_counter() - started if alone else 0.0
 
     def _count(self, number: int, size: int) -> None:
         """Count bytes that are kept of an input. Raises BudgetExceeded."""
@@ -395,45 +443,3 @@ def _facts(readings: Readings) -> Iterator[tuple[Key, torch.Tensor]]:
         for note in ("rank", "condition", "identical", "undefined"):
             if getattr(reading, note) is not None:
                 yield ("note", lens, note), getattr(reading, note)
-
-
-def _part(readings: Readings, size: int, places: Places) -> Readings:
-    """Select some of the `size` inputs of the readings."""
-    if len(places) == size:
-        return readings
-    return {name: _part_of(reading, size, places) for name, reading in readings.items()}
-
-
-def _same_as_weights(readings: Readings) -> dict[str, str]:
-    """Return lens -> "weights" for lenses whose map is the weights themselves with rows that sum to 1: their measures are the same."""
-    weights = readings.get("weights")
-    equal = [name for name, reading in readings.items() if weights is not None and reading.map is weights.map]
-    if weights is None or len(equal) < 2 or float((weights.row_sums() - 1).abs().max()) > ROUNDING:
-        return {}
-    return dict.fromkeys(equal, "weights")
-
-
-def _part_of(reading: Reading, size: int, places: Places) -> Reading:
-    """Return the reading of some inputs; its span only of a single one."""
-    if len(places) == size:
-        return reading
-    found = {one.name: getattr(reading, one.name) for one in fields(reading) if one.init}
-    tensors = {name: one for name, one in found.items() if isinstance(one, torch.Tensor)}
-    parts: dict[str, Any] = {name: part(one, size, places) for name, one in tensors.items()}
-    span = None if reading.span is None or len(places) > 1 else reading.span.part(size, places[0])
-    return replace(reading, **parts, span=span)
-
-
-def _nothing(queries: int, keys: int) -> Factors:
-    """Return the factors of the map of a head that does not exist: undefined everywhere."""
-    undefined = np.full((1, queries, 1), np.nan, np.float32)
-    return ProjectionFactors(undefined, np.ones((1, keys, 1), np.float32), np.zeros((1, 0, 0), np.float32))
-
-
-def _in_order(found: list[torch.Tensor], groups: list[Places]) -> torch.Tensor:
-    """Put the values [b h, ...] of groups of b inputs into the order of the inputs, [B h, ...]."""
-    if len(groups) == 1:
-        return found[0]
-    values = torch.cat([by_input(one, len(group)) for one, group in zip(found, groups, strict=True)])
-    order = torch.tensor([place for group in groups for place in group], device=values.device)
-    return values[order.argsort()].flatten(0, 1)  # [B, h, ...] -> [B h, ...]

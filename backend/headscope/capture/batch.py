@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -10,11 +11,13 @@ import torch
 from torch import Tensor
 
 from ..core.attention import BLOCK_BYTES, Layer, at_once, required
+from ..core.rows import HEAD_BYTES, HEADS_AT_ONCE
 from ..core.tokens import Axes
 from ..mechanisms.base import Pass
 from .deferred import DeferredWeights
 from .gates import GateReader
 from .interface import AttentionCall
+from .parallel import each, threads
 from .recording import Recording, all_finite, not_finite
 from .sites import Site
 
@@ -148,13 +151,15 @@ class _Step:
 
     def run(self) -> Tensor:
         """Return the outputs [B, H, Q, D] that the model continues with."""
-        # A factor that follows all heads needs all of their outputs.
-        whole = [(0, self._call.key.shape[1])] if self._site.follows == "heads" else None
-        attend = self._defer if self._may_defer() else self._attend
-        for low, high in whole or self._call.blocks():
-            attend(low, high)
-            if all(recording.failed for recording in self._recordings):
-                break
+        if self._may_defer():
+            self._defer()
+        else:
+            # A factor that follows all heads needs all of their outputs.
+            whole = [(0, self._call.key.shape[1])] if self._site.follows == "heads" else None
+            for low, high in whole or self._call.blocks():
+                self._attend(low, high)
+                if all(recording.failed for recording in self._recordings):
+                    break
         for number, recording in enumerate(self._recordings):
             if recording.failed is None and recording.spec.on_layer is not None and self._layer is not None:
                 weights = self._output.new_empty(0) if self._whole is None else self._whole[number]
@@ -192,27 +197,45 @@ class _Step:
         return (
             plain
             and large
-            and recording.spec.deferred
+            and recording.spec.on_deferred is not None
             and self._layer is not None
             and query.element_size() >= 4
             and not self._site.follows
             and self._layer.keys.rule != "mask"
         )
 
-    def _defer(self, low: int, high: int) -> None:
-        """Hand on the heads that read key/value heads `low` to `high` without their weights, which are computed as they are read."""
-        (recording,), heads = self._recordings, slice(low * self._call.per_group, high * self._call.per_group)
+    def _defer(self) -> None:
+        """Hand on all heads without their weights, which are computed as they are read: some heads at a time, each in a thread, or a large one in several."""
+        (recording,), blocks = self._recordings, list(self._call.blocks())
+        several = self._reads_several(len(blocks))
+        read = each(self._read_deferred, blocks) if several else (self._read_deferred(block) for block in blocks)
+        with closing(read) as found:
+            for (low, high), (deferred, finish) in zip(blocks, found, strict=True):
+                recording.attempt(finish)
+                recording.attempt(deferred.finish)
+                if recording.failed is not None:
+                    return
+                heads = slice(low * self._call.per_group, high * self._call.per_group)
+                if self._sent is not self._output:
+                    self._sent[0, heads] = recording.leave(self._site, heads, self._output[0, heads])
+
+    def _reads_several(self, blocks: int) -> bool:
+        """Return whether each thread reads blocks of heads of its own. Otherwise all read rows of one block."""
+        query = self._call.query
+        head_bytes = query.shape[2] * self._call.key.shape[2] * query.element_size()
+        return query.device.type == "cpu" and head_bytes <= HEAD_BYTES and threads() <= min(HEADS_AT_ONCE, blocks)
+
+    def _read_deferred(self, block: tuple[int, int]) -> tuple[DeferredWeights, Callable[[], None]]:
+        """Read the heads of key/value heads `low` to `high`; return their weights, and what is left to do in order."""
+        (recording,), (low, high) = self._recordings, block
+        heads = slice(low * self._call.per_group, high * self._call.per_group)
         layer = _cut(self._layer_of(0), heads, self._output.new_empty(0), low, high)
         layer = replace(layer, output=self._output[0, heads])  # a view, to be filled
         scores = self._call.scores(self._site.layer, low, high, masked=False)
         values = self._call.shared(self._call.value, low, high)
         deferred = DeferredWeights(self._site, layer, scores, values, self._call.masks[0])
-        (error,) = self._on_batch(Batch(layer, layer, (recording.axes,), (recording.row,), deferred))
-        if error is not None:
-            recording.fail(error)
-        recording.attempt(deferred.finish)
-        if self._sent is not self._output:
-            self._sent[0, heads] = recording.leave(self._site, heads, self._output[0, heads])
+        batch = Batch(layer, layer, (recording.axes,), (recording.row,), deferred)
+        return deferred, required(recording.spec.on_deferred)(batch)
 
     def _weights(self, low: int, high: int) -> Tensor:
         """Return weights [B h, Q, K] under each input's mechanism; zero for an input whose mechanism failed."""

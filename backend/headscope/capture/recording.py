@@ -44,14 +44,15 @@ T = TypeVar("T")
 class CaptureSpec:
     """What to record of an input: blocks of heads go to `on_heads`, whole layers with the `needs` to `on_layer` (with all their weights if `whole`).
 
-    With `deferred`, batches of large heads come without weights, which are computed as they are read.
+    With `on_deferred`, batches of large heads go there without weights, which are computed as they are read. It may be called in any thread, for several batches
+    at a time; what it returns is called once for each batch, in order.
     """
 
     on_heads: OnLayer
     on_layer: OnLayer | None = None
     needs: frozenset[str] = frozenset()
     whole: bool = False
-    deferred: bool = False
+    on_deferred: Callable[[Any], Callable[[], None]] | None = None
     pad_to: int | None = None  # for methods that need the values of the padded input
 
 

@@ -281,3 +281,9 @@ class Remainder(Factors):
 
     def exact(self, head: int, rows: Array, columns: Array) -> Array:
         return self.whole.exact(head, rows, columns) - self.part.exact(head, rows, columns)
+
+
+def undefined_map(queries: int, keys: int) -> Factors:
+    """Return the factors of the map of a head that does not exist: undefined everywhere."""
+    undefined = np.full((1, queries, 1), np.nan, np.float32)
+    return ProjectionFactors(undefined, np.ones((1, keys, 1), np.float32), np.zeros((1, 0, 0), np.float32))

@@ -1,4 +1,4 @@
-"""What several lenses and measures need of the rows of a layer (use Layer.once, so that it is computed once)."""
+"""What several lenses and measures need of the rows of a layer (use Layer.once, so that it is computed once), and how many are read at once."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ from .attention import Layer, required
 from .lazy import Tensor, torch
 
 GROUP = 64  # keys
+# Heads that are read at the same time at most, and the weights of each at most: with more threads, or larger heads, rows of one head are, so that memory does
+# not grow with either.
+HEADS_AT_ONCE = 4
+HEAD_BYTES = 64 * 1024 * 1024
 
 
 def largest_weights(layer: Layer) -> tuple[Tensor, Tensor]:
