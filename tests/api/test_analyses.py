@@ -11,11 +11,11 @@ from headscope.effects import EFFECTS
 from headscope.lenses import LENSES
 from headscope.measures import MEASURES
 from headscope.mechanisms import MECHANISMS
-from tests.support.cluster import Cluster, both_deployments
+from tests.support.cluster import Cluster, cluster_long
 from tests.support.server import API, SLOW, Server
 from tests.support.variants import variants
 
-pytestmark = both_deployments
+pytestmark = cluster_long
 ANALYSES = "/api/v1/analyses"
 
 

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.api.corpus import CASES, EITHER, GOOD, HOSTILE_TEXTS, MARK, Case
+from tests.support.extent import extent
 from tests.support.server import Server
 from tests.support.variants import variants
 
@@ -43,7 +44,7 @@ def test_the_corpus_is_large() -> None:
     assert len({case.id for case in CASES}) == len(CASES) >= 300
 
 
-@variants("case", CASES, ids=lambda case: case.id)
+@variants("case", CASES, ids=lambda case: case.id, short=60)
 def test_bad_input(server: Server, case: Case) -> None:
     """Every case is rejected with a problem document, or accepted if valid; the server stays up."""
     answer = send(server, case)
@@ -55,7 +56,7 @@ def test_bad_input(server: Server, case: Case) -> None:
     assert server.post(GOOD).status_code in (200, 202)
 
 
-@variants("model", ["gpt2", "bert", "llama"])
+@variants("model", ["gpt2", "bert", "llama"], crossed=False)
 @variants("text", HOSTILE_TEXTS.values(), ids=HOSTILE_TEXTS)
 def test_hostile_text_comes_back_as_it_is(server: Server, model: str, text: str) -> None:
     """Markup and control characters are analysed as text and returned literally."""
@@ -85,7 +86,7 @@ BODIES = st.dictionaries(st.sampled_from(FIELDS) | st.text(max_size=5), JSON_VAL
 RELAXED = settings(derandomize=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-@settings(RELAXED, max_examples=400)
+@settings(RELAXED, max_examples=extent(400, 80))
 @given(body=BODIES | JSON_VALUES, path=st.sampled_from(["", "/batch"]))
 def test_random_json(server: Server, body: Any, path: str) -> None:
     """No JSON body causes a server error."""
@@ -96,7 +97,7 @@ def test_random_json(server: Server, body: Any, path: str) -> None:
         check_problem(answer)
 
 
-@settings(RELAXED, max_examples=200)
+@settings(RELAXED, max_examples=extent(200, 40))
 @given(data=st.binary(max_size=60) | st.text(alphabet='{}[]",:01eE.-\\un \n', max_size=40).map(str.encode))
 def test_random_bytes(server: Server, data: bytes) -> None:
     """Random bytes, which are hardly ever JSON, are 4xx."""
@@ -124,7 +125,7 @@ QUERIES = [
 ]
 
 
-@settings(RELAXED, max_examples=300)
+@settings(RELAXED, max_examples=extent(300, 60))
 @given(
     route=st.sampled_from(["maps/weights", "grid/effective", "edges/weights", "measures/entropy", "export"]),
     query=st.dictionaries(

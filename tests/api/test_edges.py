@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from tests.api.test_maps import TEXT, fetch
-from tests.support.cluster import both_deployments
+from tests.support.cluster import cluster_long
 from tests.support.server import Server
 
-pytestmark = both_deployments
+pytestmark = cluster_long
 
 
 @pytest.fixture(scope="module", params=["bert", "gpt2"])

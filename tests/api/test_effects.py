@@ -21,7 +21,7 @@ from headscope.server.datasets import NO_ROWS
 from headscope.server.effects import PLAIN
 from headscope.store.manifest import Manifest, sealed
 from tests.api.users import Users
-from tests.support.cluster import both_deployments
+from tests.support.cluster import both_deployments, cluster_long
 from tests.support.server import API, SLOW, Server, eventually
 from tests.support.variants import variants
 
@@ -229,7 +229,7 @@ def test_an_unfinished_analysis_has_no_effects(server: Server) -> None:
     assert server.post({}, f"/analyses/{cancelled}/effects").json()["code"] == "not-ready"
 
 
-@both_deployments
+@cluster_long
 def test_cancelled_and_deleted(server: Server) -> None:
     """A running effect stops; a deleted one is gone, also with its analysis; and each can be asked for again."""
     slow = analysed(server, "The cat sat on the mat because it was tired. " * 8, model="slow")

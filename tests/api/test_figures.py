@@ -16,7 +16,7 @@ from PIL import Image
 
 from headscope import FIGURES
 from headscope.figures.studies import STUDY_FIGURES
-from tests.support.cluster import both_deployments
+from tests.support.cluster import cluster_long
 from tests.support.server import Server, eventually
 from tests.unit.figures.test_images import hanging, started
 
@@ -38,7 +38,7 @@ def refusal(answer: Any) -> tuple[int, str]:
     return answer.status_code, answer.json()["code"]
 
 
-@both_deployments
+@cluster_long
 def test_every_figure_in_every_form(server: Server) -> None:
     """Figures are as declared: JSON that plotly accepts, data as CSV, and 304 for clients that have them."""
     id_ = analysed(server)

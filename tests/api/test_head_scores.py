@@ -10,7 +10,7 @@ import numpy as np
 import headscope
 from headscope.analysis.head_scores_request import NOT_CAUSAL
 from tests.api.users import Users
-from tests.support.cluster import both_deployments
+from tests.support.cluster import cluster_long
 from tests.support.server import API, Server, eventually
 
 WAIT = {"Prefer": "wait=60"}
@@ -18,7 +18,7 @@ PATH = "/models/gpt2/head-scores"
 BODY: dict[str, Any] = {"batteries": ["previous-token", "induction"], "prompts": 2}
 
 
-@both_deployments
+@cluster_long
 def test_head_scores_from_request_to_document(server: Server, models: Path) -> None:
     """What the library computes, as a resource: the same request is the same one, in whatever order, and it can be cached for ever."""
     answer = server.post(BODY, PATH, headers=WAIT)

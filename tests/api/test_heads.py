@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.cluster import both_deployments
+from tests.support.cluster import cluster_long
 from tests.support.server import Server
 from tests.support.variants import variants
 
-pytestmark = both_deployments
+pytestmark = cluster_long
 TEXT = "The cat sat on the mat because the cat was tired."
 
 

@@ -18,6 +18,7 @@ from safetensors.numpy import load_file, save_file
 
 from headscope.errors import HeadscopeError
 from headscope.models import facts, safety
+from tests.support.extent import extent
 from tests.support.models import tiny_model
 from tests.support.server import Server
 from tests.support.variants import variants
@@ -345,7 +346,10 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @settings(
-    max_examples=300, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=extent(300, 75),
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(place=st.integers(0, 20_000), byte=st.integers(0, 255), keep=st.floats(0.0, 1.0))
 def test_mutated_weight_files_never_surprise(weights: Path, place: int, byte: int, keep: float) -> None:
@@ -367,7 +371,7 @@ CONFIGS = st.dictionaries(
 )  # fmt: skip
 
 
-@settings(max_examples=500, derandomize=True, deadline=None)
+@settings(max_examples=extent(500, 125), derandomize=True, deadline=None)
 @given(CONFIGS)
 def test_random_configurations(document: dict[str, Any]) -> None:
     """Any config.json gives usable numbers or a HeadscopeError."""

@@ -246,6 +246,7 @@ def test_odd_hub_ids(open_server: Server, hub: Hub, name: str) -> None:
     assert not hub.asked
 
 
+@pytest.mark.long
 def test_the_library_fetches_too(hub: Hub, tmp_path: Path) -> None:
     """headscope.load accepts a hub id and downloads only safetensors."""
     code = (

@@ -20,11 +20,14 @@ from headscope.api.http import tensors
 from headscope.api.routes.maps import MapSlice
 from headscope.errors import BudgetExceeded
 from headscope.server.limiters import Limiters
+from tests.support.extent import mostly_long
 from tests.support.maps import slow_sinks
 from tests.support.server import Server, eventually
 from tests.support.variants import variants
 
-pytestmark = pytest.mark.parametrize("server", ["embedded", "factored", "cluster"], indirect=True, scope="session")
+pytestmark = pytest.mark.parametrize(
+    "server", mostly_long(["embedded", "factored", "cluster"], "embedded", "factored"), indirect=True, scope="session"
+)
 LENSES = ["weights", "effective", "effective-simplex"]
 TEXT = "The cat sat on the mat because it was tired, and the mat was warm."
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.api.users import DOCUMENT, NAMES, UNKNOWN_ID
 from tests.fuzz import answered, fuzz, laboratory
+from tests.support.extent import extent
 from tests.support.server import Server
 from tests.support.variants import variants
 
@@ -77,7 +78,7 @@ def test_methods(embedded: Server, path: str) -> None:
 def test_generated_requests(tmp_path: Path, models: Path) -> None:
     """The short form of `make fuzz`: no check of Schemathesis fails, and most operations have succeeded at least once."""
     with laboratory(tmp_path, models) as lab:
-        done = fuzz(lab, tmp_path, 1, "--phases=fuzzing,stateful", "--max-examples=4")
+        done = fuzz(lab, tmp_path, 1, "--phases=fuzzing,stateful", f"--max-examples={extent(4, 1)}")
         assert done.returncode == 0, done.stdout
         succeeded = {(route, method) for route, method, status in answered(lab) if status == "2xx"}
         assert len(succeeded) > len(OPERATIONS) / 2, succeeded

@@ -20,7 +20,7 @@ import headscope
 from tests.api.test_bad_input import check_problem
 from tests.api.users import API, OF_STUDY, UNKNOWN_ID, Users, ask
 from tests.support import studies
-from tests.support.cluster import Cluster, both_deployments
+from tests.support.cluster import Cluster, both_deployments, cluster_long
 from tests.support.server import Server, eventually
 from tests.support.variants import variants
 
@@ -71,7 +71,7 @@ def test_what_it_found(server: Server) -> None:
     assert len(server.get(f"/studies/{id_}/examples").json()["items"]) == 32
 
 
-@both_deployments
+@cluster_long
 def test_heads_by_a_measure_that_another_lens_has(server: Server) -> None:
     """Entropy is not defined for the effective map: with that lens, the entropy of the weights is used."""
     id_ = studies.done(server, studies.asked(12, lenses=["weights", "effective"], measures=["entropy"]))["id"]
@@ -84,7 +84,7 @@ def test_heads_by_a_measure_that_another_lens_has(server: Server) -> None:
     assert len(found.json()["heads"]) == 8
 
 
-@both_deployments
+@cluster_long
 def test_figures_and_tables(server: Server) -> None:
     """Every listed figure and table is available in every format."""
     document = studies.done(server, ASKED)
@@ -170,7 +170,7 @@ def test_cluster_and_embedded_server_give_the_same_numbers(embedded: Server, clu
     studies.same(*(studies.arrays(server, ids[0], tmp_path) for server in (embedded, cluster)))
 
 
-@both_deployments
+@cluster_long
 def test_two_variants(server: Server) -> None:
     """Two variants are compared input by input."""
     body = studies.asked(20, against={"mechanism": {"name": "hopfield", "alpha": 0.5}}, figures=["tuning"])
@@ -182,7 +182,7 @@ def test_two_variants(server: Server) -> None:
     assert server.get(f"/studies/{document['id']}/heads", params={"variant": 1}).json()["of"] == 8
 
 
-@both_deployments
+@cluster_long
 def test_its_progress_can_be_followed(server: Server) -> None:
     """The number of finished inputs only grows, events come in order, and a lost connection can be resumed."""
     id_ = studies.submit(server, studies.asked(900, seed=2))
@@ -206,7 +206,7 @@ def test_an_analysis_sent_meanwhile_does_not_wait_for_it(embedded: Server) -> No
     assert studies.ended(embedded, id_)["inputs"] == 2_000
 
 
-@both_deployments
+@cluster_long
 def test_cancel(server: Server) -> None:
     """Its chunks are cancelled with it, the running one is stopped; sent again, the study continues."""
     body = studies.asked(600, model="slow", measures=["entropy"], seed=4)
@@ -219,7 +219,7 @@ def test_cancel(server: Server) -> None:
     assert server.analyse(model="bert", text="And then?", lenses=["weights"])["status"] == "done"
 
 
-@both_deployments
+@cluster_long
 def test_forget(server: Server) -> None:
     """A deleted study is gone, with everything that belongs to it."""
     id_ = studies.done(server, studies.asked(10, seed=5))["id"]
@@ -269,7 +269,7 @@ def test_what_is_wrong_with_a_row_stays_with_that_row(embedded: Server) -> None:
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid-dataset")
 
 
-@both_deployments
+@cluster_long
 def test_effects_of_heads(server: Server, models: Path) -> None:
     """The effects that the library finds, with a target per row and reference texts for all; a row that cannot be judged is reported."""
     rows = [{"text": "The cat sat on a", "next": 5}, {"text": "A mat", "next": 9}, {"text": "It was", "next": 10**6}]

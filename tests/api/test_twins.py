@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.support import studies
-from tests.support.cluster import both_deployments
+from tests.support.cluster import cluster_long
 from tests.support.models import HOPFIELD, HOPFIELD_IN_FULL
 from tests.support.server import Server
 
@@ -22,7 +22,7 @@ def test_what_is_on_offer(server: Server) -> None:
     assert server.get(f"/models/{TWIN}").json()["mechanism"] == HOPFIELD_IN_FULL
 
 
-@both_deployments
+@cluster_long
 def test_its_own_mechanism_is_the_default(server: Server) -> None:
     """No mechanism, null and its own by name are the same analysis; softmax is another one, with a warning that it is hypothetical."""
     asked = {"model": TWIN, "text": TEXT, "lenses": ["weights"]}
@@ -47,7 +47,7 @@ def test_ordinary_models_are_as_ever(server: Server) -> None:
     assert server.analyse(**asked, mechanism=HOPFIELD)["warnings"] == []
 
 
-@both_deployments
+@cluster_long
 def test_a_study_of_twins(server: Server) -> None:
     """Variants attend as their models were trained, before and after the study is done; two identical variants are rejected, however they are written."""
     asked = {**studies.asked(10, figures=["entropy"]), "model": TWIN}

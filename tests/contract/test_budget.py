@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from headscope.analysis.memory import MemoryPlan, check
 from headscope.errors import BudgetExceeded
 from headscope.settings import Keep
+from tests.support.extent import extent
 
 KEPT = ["weights", "effective", "rollout"]
 
@@ -32,7 +33,7 @@ SIZES = {
 }
 
 
-@settings(max_examples=300, derandomize=True, deadline=None)
+@settings(max_examples=extent(300, 75), derandomize=True, deadline=None)
 @given(**SIZES, limit=st.integers(0, 2**33), keep=st.sampled_from(["maps", "smaller"]))
 def test_refused_exactly_when_it_does_not_fit(
     layers: int, heads: int, tokens: int, lenses: int, limit: int, keep: Keep
@@ -61,7 +62,7 @@ def test_refused_exactly_when_it_does_not_fit(
             check(plan(layers, heads, fitting + 1, lenses, keep), limit)
 
 
-@settings(max_examples=100, derandomize=True, deadline=None)
+@settings(max_examples=extent(100, 25), derandomize=True, deadline=None)
 @given(**SIZES)
 def test_the_smaller_is_planned(layers: int, heads: int, tokens: int, lenses: int) -> None:
     """Factors are planned from about two widths of tokens on, of the lenses that have some, and never take more than maps."""

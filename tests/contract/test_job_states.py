@@ -13,6 +13,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multip
 
 from headscope.jobs import Work, Worker
 from tests.contract.job_databases import IDS, PROBLEM, Place, prepare, status
+from tests.support.extent import extent
 from tests.support.postgres import Postgres
 
 WORKERS = [Worker("one"), Worker("two", most_tokens=100)]
@@ -159,7 +160,7 @@ class PostgresJobStates(JobStates):
     """The same machine for PostgreSQL."""
 
 
-FEW = settings(max_examples=30, stateful_step_count=30, derandomize=True, deadline=None)
+FEW = settings(max_examples=extent(30, 10), stateful_step_count=30, derandomize=True, deadline=None)
 TestJobStates = JobStates.TestCase
 TestJobStates.settings = FEW
 
@@ -173,4 +174,4 @@ def _postgres(postgres: Postgres) -> None:
 class TestPostgresJobStates(PostgresJobStates.TestCase):  # type: ignore[name-defined, misc]
     """Random sequences of events in PostgreSQL."""
 
-    settings = settings(FEW, max_examples=10)
+    settings = settings(FEW, max_examples=extent(10, 4))

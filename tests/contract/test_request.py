@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from headscope.analysis.request import AnalysisRequest
 from headscope.lenses import LENSES
 from headscope.measures import MEASURES
+from tests.support.extent import extent
 from tests.support.variants import variants
 
 DIGEST = "0" * 64
@@ -46,14 +47,14 @@ def meaning(body: dict[str, Any]) -> dict[str, Any]:
     return {name: sorted(set(value)) if name in sets and value is not None else value for name, value in body.items()}
 
 
-@settings(max_examples=300, derandomize=True, deadline=None)
+@settings(max_examples=extent(300, 75), derandomize=True, deadline=None)
 @given(REQUESTS, REQUESTS)
 def test_same_name_exactly_for_the_same_request(one: dict[str, Any], other: dict[str, Any]) -> None:
     """Ids are equal exactly if the meanings are equal."""
     assert (key(one) == key(other)) == (meaning(one) == meaning(other))
 
 
-@settings(max_examples=100, derandomize=True, deadline=None)
+@settings(max_examples=extent(100, 25), derandomize=True, deadline=None)
 @given(REQUESTS, st.randoms(use_true_random=False))
 def test_order_and_repetition_do_not_matter(body: dict[str, Any], random: Any) -> None:
     """Lenses, measures, layers and heads are treated as sets."""
@@ -132,7 +133,7 @@ def test_a_payload_gives_the_same_request() -> None:
     assert AnalysisRequest.model_validate_json(request.model_dump_json()) == request
 
 
-@settings(max_examples=100, derandomize=True, deadline=None)
+@settings(max_examples=extent(100, 25), derandomize=True, deadline=None)
 @given(REQUESTS, REQUESTS)
 def test_one_recipe_for_all_inputs(one: dict[str, Any], other: dict[str, Any]) -> None:
     """The recipe is the request without its input, and empty if the model runs again on the input."""

@@ -21,11 +21,11 @@ from headscope.database import Database, schema
 from headscope.errors import StorageFull
 from headscope.store import Results
 from headscope.store.map_file import Corrupt
+from tests.support.extent import extent
 from tests.support.forks import fork, forked
-from tests.support.stores import KINDS, LARGE, Place, new_place
+from tests.support.stores import KINDS, LARGE, Place, bucket_long, new_place
 
-SHAPE = (2, 3, 5, 5)
-ALL = slice(None)
+SHAPE, ALL = (2, 3, 5, 5), slice(None)
 MAPS, FACTORED = ["weights", "effective"], ["null"]
 LENSES = [*MAPS, *FACTORED]
 SHAPES = dict.fromkeys(LENSES, SHAPE)
@@ -323,7 +323,7 @@ def damaged_place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
     return place
 
 
-@settings(max_examples=60, derandomize=True, deadline=None)
+@settings(max_examples=extent(60, 15), derandomize=True, deadline=None)
 @given(file=st.sampled_from(FILES), where=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
 def test_any_flipped_bit_is_found(damaged_place: Place, file: str, where: float, bit: int) -> None:
     """With any bit flipped, the data is right or Corrupt is raised."""
@@ -343,6 +343,7 @@ def test_any_flipped_bit_is_found(damaged_place: Place, file: str, where: float,
         files.pipe_file(path, data)
 
 
+@bucket_long
 def test_quarantine_keeps_the_newest_ten(results: Results, place: Place) -> None:
     """The ten newest damaged results are kept for inspection; valid ones are not quarantined."""
     for number in range(12):
@@ -421,8 +422,7 @@ def test_many_processes_at_once(results: Results, place: Place) -> None:
     """Concurrent processes read and write with constant evictions: no error, no wrong data, and the quota holds."""
     write(results, 0)
     quota = int(results.usage()[1] * 4.5)
-    rounds = 15 if place.kind == "bucket" else 60
-    for done in forked(use, *((place, seed, quota, rounds) for seed in range(4))):
+    for done in forked(use, *((place, seed, quota, 15 if place.kind == "bucket" else 60) for seed in range(4))):
         assert done["written"] > 0 < done["read"]
     assert results.usage()[1] <= quota
     for number in range(8):
