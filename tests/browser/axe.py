@@ -7,6 +7,7 @@ from pathlib import Path
 from playwright.sync_api import Frame, Page, expect
 
 from tests.browser.visit import Visit, comes_to
+from tests.support.extent import extent
 
 FRONTEND = Path(__file__).parents[2] / "frontend"
 AXE = (FRONTEND / "node_modules" / "axe-core" / "axe.min.js").read_text("utf-8")
@@ -21,11 +22,16 @@ def complaints(page: Page | Frame, *rules: str) -> list[str]:
     return list(page.evaluate(RUN, list(rules)))
 
 
-def check(visit: Visit, *, narrow: bool = True) -> None:
-    """Nothing is wrong, light or dark, wide or narrow; then the page is light again and as large as it was. Only colours differ between light and dark."""
+def check(visit: Visit, *, narrow: bool = True, fully: bool = False) -> None:
+    """Nothing is wrong, light or dark, wide or narrow; then the page is light again and as large as it was. Only colours differ between light and dark.
+
+    In `make test` dark and narrow pages are checked only where a test asks for it `fully`.
+    """
     size = visit.page.viewport_size
     assert size
     comes_to(lambda: complaints(visit.page), [])
+    if extent(False, not fully):
+        return
     visit.page.emulate_media(color_scheme="dark")
     expect(visit.page.locator("html")).to_have_attribute("data-theme", "dark")
     comes_to(lambda: complaints(visit.page, "color-contrast"), [])

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Callable
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser.axe import check
@@ -85,7 +86,7 @@ def test_everything_at_once(visits: Callable[..., Visit]) -> None:
     expect(page.get_by_role("textbox", name="Change entropy < 2")).to_be_focused()
     expect(page.get_by_role("complementary", name="Examples")).to_be_visible()
     visit.idle()
-    check(visit)
+    check(visit, fully=True)
 
 
 def test_the_figure_alone(visits: Callable[..., Visit]) -> None:
@@ -121,6 +122,7 @@ def test_messages(visits: Callable[..., Visit]) -> None:
     check(visit)
 
 
+@pytest.mark.long
 def test_other_models(visits: Callable[..., Visit]) -> None:
     """One that writes on, one that sees but has no image yet, and one with layers to choose."""
     visit = visits(color_scheme="light").open(

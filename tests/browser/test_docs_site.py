@@ -63,6 +63,7 @@ def visit(browser: Browser, folder: Path) -> Iterator[Visit]:
     assert visit.problems == []
 
 
+@pytest.mark.long
 def test_versions_are_listed(folder: Path) -> None:
     """The newest first, and an unreleased state is replaced by its release."""
     listed = json.loads((folder / "versions.json").read_text())

@@ -52,6 +52,7 @@ def smollm2(server: Server) -> Iterator[str]:
     shutil.rmtree(server.home / "models" / "smollm2")
 
 
+@pytest.mark.long
 def test_three_heads_flip_a_prediction(visits: Begin, server: Server, smollm2: str) -> None:
     """The mouse chooses " Mary" over " John" and switches heads off until the model predicts " John"; the keyboard, too."""
     tall = {"width": 1500, "height": 1400}
@@ -218,6 +219,7 @@ def test_grids_are_those_of_the_interface(visits: Begin, server: Server, models:
     expect(page.get_by_text(re.compile(r"^Patching the value of 1\.2 restores "))).to_be_visible()
 
 
+@pytest.mark.long
 def test_maps_are_seen_like_those_of_a_lens(visits: Begin, server: Server, models: Path) -> None:
     """Chosen as the lens or by a link: every cell of the interface, also as code, beside weights, and for another token and target."""
     visit = visits(permissions=["clipboard-read", "clipboard-write"])

@@ -155,9 +155,9 @@ def test_choices_are_taken_back(visit: Visit) -> None:
 @pytest.mark.parametrize(
     ("lesson", "lens", "head", "compare"),
     [
-        ("What a pronoun looks at", "weights", (3, 1), "off"),
+        pytest.param("What a pronoun looks at", "weights", (3, 1), "off", marks=pytest.mark.long),
         ("A column without effect", "effective", (4, 5), "side by side"),
-        ("Six layers at once", "rollout", None, "off"),
+        pytest.param("Six layers at once", "rollout", None, "off", marks=pytest.mark.long),
     ],
 )
 def test_lessons(visit: Visit, lesson: str, lens: str, head: tuple[int, int] | None, compare: str) -> None:

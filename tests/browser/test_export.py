@@ -287,6 +287,7 @@ def test_a_cell_is_part_of_link_undo_and_file(
     expect(second.page).not_to_have_url(re.compile("pins="))
 
 
+@pytest.mark.long
 def test_a_chosen_head_of_a_long_text(
     browser: Browser, server: Server, visits: Callable[..., Visit], tmp_path: Path
 ) -> None:

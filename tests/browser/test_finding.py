@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import pytest
 from playwright.sync_api import Locator, Route, expect
 
 from tests.browser.visit import Visit, address, another_picture, comes_to, count_held, picture
@@ -229,6 +230,7 @@ def answered(visit: Visit, where: str, measure: str) -> list[dict[str, Any]]:
     return visit.page.request.get(f"{api}/{made}/heads", params={"where": where}).json()["heads"]
 
 
+@pytest.mark.long
 def test_sentences_are_done(visit: Visit) -> None:
     """One visit: what is asked by meaning, counted, opened, compared, pinned, drawn, explained, hidden and reset."""
     visit.open(address(text=TEXT))

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Locator, expect
 
 from tests.browser.hands import leave, press, reach
@@ -399,6 +400,7 @@ def test_the_list_is_what_is_done() -> None:
     assert re.findall(r"^\d+\. \*\*(.+?)\.\*\*", PAGE.read_text(), re.MULTILINE) == done
 
 
+@pytest.mark.long
 def test_tasks_about_heads(visits: Callable[..., Visit]) -> None:
     """Each task of the list, in its order, from the same text."""
     visit = visits(permissions=["clipboard-read", "clipboard-write"])
@@ -407,6 +409,7 @@ def test_tasks_about_heads(visits: Callable[..., Visit]) -> None:
         task(visit)
 
 
+@pytest.mark.long
 def test_tasks_about_the_page(visits: Callable[..., Visit]) -> None:
     """Each task of the list, in its order; the hub of these tests has the model that is added."""
     visit = visits(new=True)

@@ -185,8 +185,8 @@ def test_words_are_those_of_the_interface(visit: Visit, server: Server) -> None:
     ("rule", "asked"),
     [
         ({"rule": "mass", "mass": "0.7"}, {"rule": "mass", "mass": "0.7"}),
-        ({"rule": "top-k", "k": "2"}, {"rule": "top-k", "k": "2"}),
-        ({"rule": "value", "value": "0.2"}, {"rule": "value", "value": "0.2"}),
+        pytest.param({"rule": "top-k", "k": "2"}, {"rule": "top-k", "k": "2"}, marks=pytest.mark.long),
+        pytest.param({"rule": "value", "value": "0.2"}, {"rule": "value", "value": "0.2"}, marks=pytest.mark.long),
         ({"rule": "mass", "mass": "0.7", "unit": "words"}, {"rule": "mass", "mass": "0.7", "by": "word"}),
     ],
     ids=["mass", "top-k", "value", "words"],

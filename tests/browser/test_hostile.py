@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.browser.visit import Visit, address
+from tests.support.extent import mostly_long
 from tests.support.hostile import HOSTILE
 from tests.support.server import Server, eventually
 from tests.support.variants import variants
@@ -32,7 +33,7 @@ def said(visit: Visit) -> str:
     return "".join(visit.tokens.all_text_contents()).lower()
 
 
-@variants(("text", "pair"), list(zip(HOSTILE[::2], HOSTILE[1::2], strict=True)))
+@variants(("text", "pair"), list(zip(HOSTILE[::2], HOSTILE[1::2], strict=True)), short=10)
 def test_is_only_text(page: Visit, text: str, pair: str) -> None:
     """No dialog, no violation, no node, no handler: its letters on screen, in their boxes, and that is all."""
     nodes = page.page.evaluate(NODES)
@@ -51,7 +52,7 @@ def test_is_only_text(page: Visit, text: str, pair: str) -> None:
     assert page.problems == []
 
 
-@pytest.mark.parametrize("text", [HOSTILE[1], HOSTILE[32], HOSTILE[34]])
+@pytest.mark.parametrize("text", mostly_long([HOSTILE[1], HOSTILE[32], HOSTILE[34]], HOSTILE[1]))
 def test_typed_and_pointed_at(page: Visit, text: str) -> None:
     """The same by hand: typed, analysed, every token pointed at."""
     nodes = page.page.evaluate(NODES)

@@ -43,6 +43,7 @@ def begin(visit: Visit, name: str) -> None:
     visit.page.get_by_role("button", name="Sign-in").click()
 
 
+@pytest.mark.long
 def test_in_and_out(place: tuple[Server, Provider], visits: Callable[..., Visit]) -> None:
     """The reader comes back to what was open, sees own analyses only, and leaves nothing behind; a refusal gives its reason."""
     server, _ = place

@@ -6,6 +6,7 @@ import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser.axe import check
@@ -87,6 +88,7 @@ def test_an_example_with_an_image(visit: Visit, tmp_path: Path) -> None:
     check(visit)
 
 
+@pytest.mark.long
 def test_images_to_try(visit: Visit) -> None:
     """A model that reads images offers some; each replaces the one before, and undo shows that again. Patches light up in both pictures."""
     visit.open()
@@ -112,6 +114,7 @@ def test_images_to_try(visit: Visit) -> None:
     expect(visit.page).to_have_url(re.compile("pins="))
 
 
+@pytest.mark.long
 def test_no_room_for_two_images(visit: Visit) -> None:
     """Where both would be stamps there is one, and nothing to choose; on a phone they are stacked."""
     visit.open()

@@ -13,6 +13,7 @@ from playwright.sync_api import expect
 
 from tests.browser.axe import check
 from tests.browser.visit import Visit, address, picture
+from tests.support.extent import mostly_long
 from tests.support.server import eventually
 
 # A drop as the hand of a person makes it: a file over the page.
@@ -213,7 +214,7 @@ def test_what_the_model_wrote_is_marked_in_the_history(visit: Visit) -> None:
     expect(written).to_have_text(words)
 
 
-@pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
+@pytest.mark.parametrize("kind", mostly_long(["encoder", "decoder", "cross"], "cross"))
 def test_an_encoder_decoder(visit: Visit, kind: str) -> None:
     """Three kinds of attention, of two texts."""
     visit.open(address(text="The cat.", pair="Die Katze.", model="t5"))

@@ -122,6 +122,7 @@ def test_a_range_of_layers(visit: Visit) -> None:
     expect(grid).to_have_attribute("aria-rowcount", "8")
 
 
+@pytest.mark.long
 def test_a_long_text(visits: Callable[..., Visit]) -> None:
     """Every token is an element, so there is little room for others: what is closed has none."""
     letters = " ".join("abcdefgh"[i % 8] for i in range(2046))
@@ -203,6 +204,7 @@ def test_a_map_that_is_read_in_parts(visit: Visit, server: Server) -> None:
     assert visit.page.locator("[data-token]").count() < 1500
 
 
+@pytest.mark.long
 def test_a_word_in_a_long_text(visit: Visit, server: Server) -> None:
     """The wheel zooms, a line says what is visible and how sharp, bars are the sums of all queries, and a word that is found leads to what it attends to."""
     letters = " ".join("mat" if i == 2000 else "abcdefgh"[i % 8] for i in range(2198))

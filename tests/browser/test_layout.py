@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.visit import Visit, address, box, comes_to
+from tests.support.extent import mostly_long
 
 WORDS = "the boats lay by the river bank while the bank in town kept money they had earned".split()
 LABEL = 74  # pixels that names take beside and above a heat map
@@ -141,6 +142,7 @@ def test_only_the_figure(visit: Visit) -> None:
     expect(others[0]).to_be_visible()
 
 
+@pytest.mark.long
 def test_no_sentence_is_cut(visit: Visit) -> None:
     """The caption of the tokens, which graph is on screen, and what a number in the readout is."""
     visit.open(address(text=text_of(52)))
@@ -211,7 +213,7 @@ def test_the_splitter(visit: Visit) -> None:
     expect(splitter).to_have_attribute("aria-valuenow", usual or "")
 
 
-@pytest.mark.parametrize(("width", "height"), [(1024, 768), (390, 844)])
+@pytest.mark.parametrize(("width", "height"), mostly_long([(1024, 768), (390, 844)], (390, 844)))
 def test_all_of_it_on_small_screens(visits: Callable[..., Visit], width: int, height: int) -> None:
     """Every control can be reached, within the width of the window; the readout is at its edge."""
     visit = visits(viewport={"width": width, "height": height}).open(address(text=text_of(52)))

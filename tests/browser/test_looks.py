@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.visit import Visit, address, comes_to
+from tests.support.extent import mostly_long
 from tests.support.server import eventually
 
 SIZES = [(1440, 900), (1024, 768), (390, 844)]
@@ -60,7 +61,12 @@ def test_theme_is_remembered(visit: Visit) -> None:
     expect(visit.page.get_by_role("button", name="Light theme")).to_be_visible()
 
 
-@pytest.mark.parametrize("choice", [{"view": "both"}, {"view": "both", "compare": "side"}, {"view": "graph"}])
+@pytest.mark.parametrize(
+    "choice",
+    mostly_long(
+        [{"view": "both"}, {"view": "both", "compare": "side"}, {"view": "graph"}], {"view": "both", "compare": "side"}
+    ),
+)
 def test_no_sideways_scrolling(visit: Visit, choice: dict[str, str]) -> None:
     """At every size, also when a window is made smaller or larger."""
     visit.page.goto(f"{visit.root}/{address(text=TEXT, **choice)}")

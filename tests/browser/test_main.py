@@ -7,6 +7,7 @@ from playwright.sync_api import Page, Route, expect
 from safetensors.numpy import load
 
 from tests.browser.visit import Visit, address, another_picture, box, count_held, picture
+from tests.support.extent import extent
 from tests.support.server import Server, eventually
 
 SENTENCE = "The trophy did not fit into the suitcase because it was too big."
@@ -148,7 +149,7 @@ def test_every_example_works(visit: Visit) -> None:
     menu = visit.page.get_by_role("button", name="Examples", exact=True)
     examples = visit.page.get_by_role("navigation", name="Examples").get_by_role("button")
     menu.click()
-    for index in range(examples.count()):
+    for index in range(0, examples.count(), extent(1, 3)):
         before = visit.now()
         if index > 0:
             menu.click()

@@ -79,6 +79,7 @@ def test_attention_to_sep_without_effect(person: Person) -> None:
     assert person.actions == 4
 
 
+@pytest.mark.long
 def test_heads_that_differ_between_two_sentences(person: Person) -> None:
     """The example is replaced at the first click; the second text is asked for where the first one is typed."""
     person.click(person.visit.text)
@@ -100,6 +101,7 @@ def test_a_figure_for_a_paper(person: Person) -> None:
     assert person.actions == 2
 
 
+@pytest.mark.long
 def test_a_link_to_one_cell(person: Person, visits: Callable[..., Visit]) -> None:
     """A click pins the cell, and the link to it is copied beside its value; the colleague sees the same value."""
     person.click_cell("Heat map of head 2.9", 2, 5)

@@ -152,6 +152,7 @@ def test_effects_of_heads(visit: Visit, server: Server) -> None:
     comes_to(lambda: [text.split("\n")[0] for text in listed.all_inner_texts()], names)
 
 
+@pytest.mark.long
 def test_a_head_that_arrives_late(visit: Visit, two: tuple[str, str]) -> None:
     """Until its statistics are there, everything on screen is of the head before."""
     place(visit, study=two[0], show="heads", head="1.2")
@@ -201,6 +202,7 @@ def test_heads_are_found_and_ranked(visit: Visit, two: tuple[str, str], server: 
     expect(visit.page.get_by_role("region", name="Which heads").get_by_role("alert")).to_contain_text("character")
 
 
+@pytest.mark.long
 def test_a_median_is_as_precise_as_it_is_known(visit: Visit, two: tuple[str, str], server: Server) -> None:
     """Where all values are in one bin of the histogram, the page says so and draws none; otherwise it says what the median is between."""
     heads = [server.get(f"/studies/{two[0]}/heads/{layer}/{head}").json() for layer in range(6) for head in (0, 5, 9)]
@@ -278,6 +280,7 @@ def test_cancelled_and_gone_on_with(visit: Visit, server: Server) -> None:
     expect(visit.page.get_by_role("navigation", name="Studies").get_by_text("slow.txt")).to_have_count(0)
 
 
+@pytest.mark.long
 def test_a_file_on_its_way_is_watched_and_called_back(visits: Callable[..., Visit]) -> None:
     """Over a slow line a bar says how much has been sent; cancelled, nothing of it is there, and another file can be chosen."""
     visit = place(visits(new=True), study="new")

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from playwright.sync_api import Route, expect
 
 from tests.browser.visit import Visit, address
@@ -50,6 +51,7 @@ def test_too_long_text(visit: Visit) -> None:
     expect(visit.alert).to_have_count(0)
 
 
+@pytest.mark.long
 def test_a_text_of_a_megabyte(visit: Visit) -> None:
     """It is refused with its size, is not in the address, and its beginning is analysed when that is asked for."""
     visit.open()
@@ -158,6 +160,7 @@ def test_cancel_before_the_answer(visit: Visit, server: Server) -> None:
     expect(visit.tokens.filter(has_text="boats")).to_have_count(2)
 
 
+@pytest.mark.long
 def test_worker_killed(visit: Visit, server: Server) -> None:
     """The page says that the worker was restarted, and then shows the result."""
     identity = paused(visit, server)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import numpy as np
+import pytest
 from playwright.sync_api import Locator, expect
 
 from tests.browser.visit import Visit, address
@@ -76,6 +77,7 @@ def test_its_twin_is_the_first_to_compare_with(visit: Visit, server: Server) -> 
     expect(visit.image("Hopfield map of head 1.2")).to_have_count(0)
 
 
+@pytest.mark.long
 def test_an_example_of_two_twins(visit: Visit) -> None:
     """At a click both are side by side; a lesson about one model leaves them."""
     visit.open(address(text=SENTENCE, mechanism="jump"))

@@ -197,6 +197,7 @@ def test_a_shared_analysis_for_another_user(begin: Begin, lab: Users) -> None:
     assert "A thought for Emmy." not in texts
 
 
+@pytest.mark.long
 def test_a_shared_analysis_that_still_runs(begin: Begin, lab: Users) -> None:
     """The guest sees how far it is, and can't cancel it."""
     body = {
@@ -232,6 +233,7 @@ def drawn(visit: Visit) -> None:
     expect(visit.page.locator(".js-plotly-plot .xtick").first).to_be_attached()
 
 
+@pytest.mark.long
 def test_a_study_is_shared(begin: Begin, lab: Users) -> None:
     """A share link shows the figures, heads, tables and texts of one study, read-only, until it is revoked."""
     other, id_ = study(lab, "private.txt"), study(lab, "shared.txt")
@@ -269,6 +271,7 @@ def test_a_study_is_shared(begin: Begin, lab: Users) -> None:
     expect(stranger.page.get_by_text("shared.txt")).to_have_count(0)
 
 
+@pytest.mark.long
 def test_a_token_that_ends_among_studies(begin: Begin, lab: Users) -> None:
     """The page asks who is there as soon as it is refused, and goes on with what was open."""
     id_ = study(lab, "kept.txt")
@@ -301,6 +304,7 @@ def test_nothing_of_it_without_users(visit: Visit) -> None:
     expect(visit.page.get_by_text("Signed in")).to_have_count(0)
 
 
+@pytest.mark.long
 def test_looks(begin: Begin, lab: Users) -> None:
     """Enough contrast, nothing wider than the window, on the sheets too."""
     visit = begin()

@@ -11,6 +11,7 @@ import headscope
 from headscope.errors import BudgetExceeded, InvalidRequest
 from headscope.library import notebook as widget
 from tests.browser.axe import complaints
+from tests.support.extent import mostly_long
 from tests.support.models import tiny_model
 
 TEXT = "The cat sat </script><script>parent.alert(1)</script> on the mat."
@@ -55,7 +56,7 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> headscope.Model:
     return headscope.load(str(folder))
 
 
-@pytest.mark.parametrize("tokens", [12, 512])
+@pytest.mark.parametrize("tokens", mostly_long([12, 512], 12))
 def test_144_heads_of_a_long_text(browser: Browser, wide: headscope.Model, tokens: int, tmp_path: Path) -> None:
     """A notebook whose policy allows nothing but inline scripts and styles draws it, and undo works in the frame."""
     a = headscope.analyze(wide, token_ids=[5 + i % 20 for i in range(tokens)], lenses=("weights",))

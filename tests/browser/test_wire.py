@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Route
 
 from tests.browser.visit import Visit
+from tests.support.extent import mostly_long
 
 WORDS = "the boats lay by the river bank while the bank in town kept money they had earned".split()
 LIMIT = 400_000
@@ -59,7 +60,7 @@ def visit(visits: Callable[..., Visit]) -> Visit:
     return visits(new=True)
 
 
-@pytest.mark.parametrize("tokens", [12, 64, 512])
+@pytest.mark.parametrize("tokens", mostly_long([12, 64, 512], 64))
 def test_first_grid_is_light_and_in_order(visit: Visit, tokens: int) -> None:
     """submit, then grid, then head and graph; at most 0.4 MB from pressing Analyse to the grid."""
     visit.open()
