@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 
 import numpy as np
+import pytest
 from playwright.sync_api import expect
 
 import headscope
@@ -71,6 +72,7 @@ def test_what_is_copied(visits: Callable[..., Visit], server: Server) -> None:
     expect(visit.image("Heat map of head 4.5 \N{MINUS SIGN} head 3.1")).to_be_visible()
 
 
+@pytest.mark.long
 def test_without_a_clipboard(visits: Callable[..., Visit]) -> None:
     """Texts are shown selected, and the picture is downloaded, with a sentence."""
     visit = visits(new=True)

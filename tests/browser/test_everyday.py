@@ -50,6 +50,7 @@ def test_typing_is_followed(visits: Callable[..., Visit], server: Server) -> Non
     expect(visit.text).to_have_value("The red cat")
 
 
+@pytest.mark.long
 def test_heads_that_moved_are_marked(visit: Visit) -> None:
     visit.open(address(text="The bank of the river"))
     typed(visit, " was closed")

@@ -132,6 +132,7 @@ def test_files(visit: Visit, tmp_path: Path) -> None:
     expect(visit.text).to_have_value("Zoë saw it.")
 
 
+@pytest.mark.long
 def test_nothing_is_cut(visit: Visit) -> None:
     """A text that is too long for the model is refused with both numbers, and kept whole; its beginning is analysed when that is asked for."""
     visit.network_errors_expected = True

@@ -56,6 +56,7 @@ def edge(visit: Visit) -> int:
     return int(min(visit.page.evaluate(EDGES)))
 
 
+@pytest.mark.long
 def test_edge_of_the_map(visit: Visit) -> None:
     """52 tokens in the usual windows: a header of one strip, a large map, and nothing that scrolls."""
     visit.open(address(text=text_of(52)))
@@ -92,6 +93,7 @@ def test_what_does_not_fit_is_left_out(visit: Visit) -> None:
     expect(visit.page.get_by_role("button", name="generate 20")).to_be_in_viewport()
 
 
+@pytest.mark.long
 def test_the_text_grows_to_be_edited(visit: Visit) -> None:
     """One line until it is focused; then six, over what is below, in which 128 tokens can be read; Enter makes it one line again."""
     visit.open(address(text=text_of(128), view="map"))

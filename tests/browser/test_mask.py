@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser import axe
@@ -60,6 +61,7 @@ def test_mask_by_click_and_key(visit: Visit, server: Server) -> None:
     expect(visit.tokens.nth(4)).to_have_text("because")
 
 
+@pytest.mark.long
 def test_models_without_a_mask_token(visit: Visit) -> None:
     """A decoder refuses, with a reason, and the address stays as it was; another model drops the mask."""
     visit.open(address(text=TEXT, mask="2"))

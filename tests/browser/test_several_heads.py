@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import numpy as np
+import pytest
 from playwright.sync_api import expect
 from safetensors.numpy import load
 
@@ -54,6 +55,7 @@ def test_one_small_map_each(visit: Visit, server: Server) -> None:
         expect(visit.image(f"Small map of head {layer}.{head}")).to_have_accessible_description(re.compile(largest))
 
 
+@pytest.mark.long
 def test_pages_of_small_maps(visit: Visit) -> None:
     """More heads than can be merged: one by one, twelve to a page; the address keeps the page."""
     heads = [f"{layer}.{head}" for layer in range(3) for head in range(7)]

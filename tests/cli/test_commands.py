@@ -84,7 +84,13 @@ def test_version(home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--version"], ["analyze", "The cat sat.", "-m", "bert"], ["analyze", " "], ["models", "x"]]
+    "arguments",
+    [
+        ["--version"],
+        pytest.param(["analyze", "The cat sat.", "-m", "bert"], marks=pytest.mark.long),
+        ["analyze", " "],
+        ["models", "x"],
+    ],
 )
 def test_in_a_process_of_its_own(home: Path, models: Path, arguments: list[str]) -> None:
     """As a user starts it: the same output and exit status, and nothing else on either stream."""

@@ -27,6 +27,7 @@ from tests.contract.job_databases import (
     the,
     work,
 )
+from tests.support.extent import mostly_long
 
 
 def test_a_job_from_queue_to_done(database: JobDatabase) -> None:
@@ -208,6 +209,7 @@ def test_a_job_is_claimed_once(open_database: Open) -> None:
     assert len({job.run for job in jobs}) == 64
 
 
+@pytest.mark.parametrize("place", mostly_long(["sqlite", "postgresql"], "postgresql"), indirect=True)
 def test_a_job_is_claimed_once_by_processes(database: JobDatabase, place: Place) -> None:
     """The same with three processes."""
     database.enqueue(work(*range(400)))

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.extent import extent
 from tests.support.server import SLOW, Server, eventually, gone
 
 Start = Callable[..., Server]
@@ -106,7 +107,7 @@ def test_failed_job_can_be_sent_again(new_server: Start) -> None:
 def test_server_stopped_mid_job(shared: Server) -> None:
     """After a kill or a stop, running and queued jobs are done by the next start, stored results remain, and the worker has exited, even one that stood still."""
     server, jobs = shared, jobs_by_status(shared).total()
-    for number, how in enumerate((signal.SIGKILL, signal.SIGTERM)):
+    for number, how in enumerate(extent((signal.SIGKILL, signal.SIGTERM), (signal.SIGTERM,))):
         before = server.analyse(**{**QUICK, "text": f"Stored before stop {number}."})
         slow = server.submit(**{**SLOW, "max_tokens": 270 - number})
         waiting = server.submit(**{**QUICK, "text": f"Waits during stop {number}."})

@@ -72,6 +72,7 @@ def test_numbers_are_split_into_digits(model: Model) -> None:
     assert [text for text in shown if any(char.isdigit() for char in text)] == [*"19981234567"]
 
 
+@pytest.mark.long
 def test_a_conversation_from_the_command_line(home: Path, tmp_path: Path) -> None:
     """The template has a system message of its own; the answer is the assistant's."""
     file = tmp_path / "chat.json"
