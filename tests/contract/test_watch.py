@@ -73,6 +73,22 @@ def test_one_look_serves_everybody(database: JobDatabase) -> None:
     asyncio.run(watch())
 
 
+def test_few_callers_take_one_query(database: JobDatabase) -> None:
+    """Their jobs are read at once; a caller hears of changes only."""
+
+    async def watch() -> None:
+        asked = CountingDatabase(database)
+        watcher = Watcher(asked)
+        job = running(database)
+        waiting = asyncio.create_task(_collect(watcher, IDS[0]))
+        await asyncio.to_thread(eventually, lambda: asked.calls["get_many"] >= 3, "questions")
+        database.finish(job.id, job.run, "done")
+        assert [seen.status for seen in await waiting] == ["running", "done"]
+        assert asked.calls.keys() == {"get_many"}
+
+    asyncio.run(watch())
+
+
 def test_who_waits_outlives_an_outage(database: JobDatabase) -> None:
     """Callers get no wrong state while the job database is away, and the end once it is back."""
 
@@ -81,11 +97,11 @@ def test_who_waits_outlives_an_outage(database: JobDatabase) -> None:
         watcher = Watcher(asked)
         job = running(database)
         waiting = asyncio.create_task(_collect(watcher, IDS[0]))
-        await asyncio.to_thread(eventually, lambda: asked.calls["versions"] >= 3, "questions")
+        await asyncio.to_thread(eventually, lambda: asked.calls["get_many"] >= 3, "questions")
         asked.away = True
         database.finish(job.id, job.run, "done")
         asked.calls.clear()
-        await asyncio.to_thread(eventually, lambda: asked.calls["versions"] >= 3, "questions")
+        await asyncio.to_thread(eventually, lambda: asked.calls["get_many"] >= 3, "questions")
         assert not waiting.done()
         asked.away = False
         assert (await waiting)[-1].status == "done"

@@ -54,7 +54,8 @@ class Database:
     """
 
     def __init__(self, where: str | Path, *, patient: bool = False) -> None:
-        self.embedded = isinstance(where, Path)
+        self._file = where if isinstance(where, Path) else None
+        self.embedded = self._file is not None
         self._problem: Callable[[sa.exc.DBAPIError], Exception | None]
         if isinstance(where, Path):
             self._engine, self._problem = sqlite.engine(where), sqlite.problem
@@ -73,13 +74,20 @@ class Database:
             yield connection
 
     @contextmanager
-    def change(self, kind: Literal["report", "change", "promise"] = "change") -> Iterator[sa.Connection]:
+    def change(
+        self, kind: Literal["report", "change", "promise"] = "change", committed: Callable[[], None] = lambda: None
+    ) -> Iterator[sa.Connection]:
         """Run a write transaction, in SQLite an exclusive one.
 
         A `change` survives the crash of any process, PostgreSQL's too, and a `promise` a power cut as well. A `report` may be lost: another one follows.
+        `committed` is called once others can see it: with SQLite this is before a promise is on the disk, for which the end of the context waits.
         """
-        with self._translated(), self._engines[kind].begin() as connection:
-            yield connection
+        with self._translated():
+            with self._engines[kind].begin() as connection:
+                yield connection
+            committed()
+            if kind == "promise" and self._file is not None:
+                sqlite.flush(self._file)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

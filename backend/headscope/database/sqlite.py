@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sqlite3
 import time
 from collections.abc import Callable
@@ -41,19 +42,32 @@ def engine(path: Path) -> sa.Engine:
 def _configure(connection: sqlite3.Connection, _: object) -> None:
     connection.isolation_level = None  # transactions begin in _begin only
     _use_write_ahead_log(connection)
-    connection.execute("PRAGMA synchronous=NORMAL")
+    connection.execute(
+        "PRAGMA synchronous=NORMAL"
+    )  # a power cut may lose the last transactions, but never damages the file
     connection.create_function("now_seconds", 0, time.time)
 
 
 def _begin(connection: sa.Connection) -> None:
-    kind = connection.get_execution_options().get("change")
-    if kind:
-        # A power cut may lose the last transactions with NORMAL, but never damages the file.
-        wanted = "FULL" if kind == "promise" else "NORMAL"
-        if connection.info.get("synchronous") != wanted:
-            connection.exec_driver_sql(f"PRAGMA synchronous={wanted}")
-            connection.info["synchronous"] = wanted
+    if connection.get_execution_options().get("change"):
         connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def flush(path: Path) -> None:
+    """Have every transaction that is committed survive a power cut, as `synchronous=FULL` does at the end of each. Raises StorageFull.
+
+    Transactions are in the write-ahead log, or were moved from it to the file at `path`, which SQLite flushes itself.
+    """
+    try:
+        log = os.open(f"{path}-wal", os.O_RDONLY)
+    except FileNotFoundError:  # the last connection has moved all of it
+        return
+    try:
+        os.fsync(log)
+    except OSError as error:
+        raise disk_full() from error
+    finally:
+        os.close(log)
 
 
 def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
@@ -83,8 +97,13 @@ def problem(error: sa.exc.DBAPIError) -> HeadscopeError | None:
             "A database file in HEADSCOPE_HOME cannot be opened. Let the user who runs the server read and write all files there."
         )
     if kind in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
-        return StorageFull("The server cannot write to its disk. Free some disk space, then send the request again.")
+        return disk_full()
     return None
+
+
+def disk_full() -> StorageFull:
+    """Return the error of a disk that takes no more."""
+    return StorageFull("The server cannot write to its disk. Free some disk space, then send the request again.")
 
 
 def damaged() -> DatabaseDamaged:

@@ -10,7 +10,7 @@ job was cancelled, or given to another worker, the number is another one. Transa
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import asdict
 from functools import cache
 from typing import Any
@@ -67,15 +67,22 @@ class JobDatabase(TaskSending):
         self._announce = announce
 
     def enqueue(
-        self, work: Iterable[Work], *, batch: str | None = None, priority: int = 0, limits: Limits = NO_LIMITS
+        self,
+        work: Iterable[Work],
+        *,
+        batch: str | None = None,
+        priority: int = 0,
+        limits: Limits = NO_LIMITS,
+        wake: Callable[[], None] = lambda: None,
     ) -> None:
         """Accept work durably, all of it or none, and grant it to its owners. Alike inputs of one owner become one task.
 
-        Queued and running jobs are left unchanged; ended ones are restarted. Raises QueueFull if more jobs would be queued than `limits` allow.
+        Queued and running jobs are left unchanged; ended ones are restarted. `wake` is called when workers can claim it, perhaps before it is durable.
+        Raises QueueFull if more jobs would be queued than `limits` allow.
         """
         asked = list(work)
         named = jobs.c.id.in_({one.id for one in asked})
-        with self._database.change("promise") as connection:
+        with self._database.change("promise", wake) as connection:
             found = connection.execute(sa.select(jobs.c.id, jobs.c.status).where(named)).all()
             active = {row.id for row in found if row.status in ACTIVE}
             if len(active) < len(found):

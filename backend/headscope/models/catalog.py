@@ -142,8 +142,8 @@ class Catalog:
             raise Unknown("model", "That folder contains no model: it has no config.json.")
         return Located(folder.resolve().name, folder.resolve())
 
-    def check(self, located: Located) -> None:
-        """Raise Unsupported for a model that Headscope does not support, ModelUnavailable for one that is not here and may not be downloaded."""
+    def check(self, located: Located) -> facts.Facts | None:
+        """Return the facts of a model. Raises Unsupported for one that Headscope does not support, ModelUnavailable for one that is not here and may not be downloaded."""
         known = self.facts(located)
         if known is not None:
             support.check_trained(known)
@@ -155,6 +155,7 @@ class Catalog:
                 "The model is not on this machine and downloads are disabled (HEADSCOPE_HUB=off). "
                 "Copy its folder into a model folder, or allow the hub."
             )
+        return known
 
     def facts(self, located: Located) -> facts.Facts | None:
         """Return layers, heads and so on, from the model's files or else the catalogue; None if nothing is known yet."""

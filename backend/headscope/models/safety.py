@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import math
 import re
@@ -39,6 +40,7 @@ ALLOWED = (
     "vocab.txt", "vocab.json", "merges.txt", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model",
     "preprocessor_config.json", "processor_config.json", "model.safetensors.index.json", "*.safetensors",
 )  # fmt: skip
+_IS_ALLOWED = re.compile("|".join(map(fnmatch.translate, ALLOWED))).match
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.h5", "*.msgpack")
 LARGEST_JSON = 4 * 1024 * 1024
 LARGEST_TOKENIZER = 64 * 1024 * 1024
@@ -47,6 +49,11 @@ LARGEST_HEADER = 100 * 1024 * 1024
 # Types of 16 bits in the headers of safetensors files.
 NARROW = {"BF16": "bfloat16", "F16": "float16"}
 FLOATING = re.compile(r"B?F(\d+)")  # and how many bits they have
+
+
+def is_allowed(name: str) -> bool:
+    """Return whether transformers gets to see a file of that name."""
+    return _IS_ALLOWED(name) is not None
 
 
 def check(folder: Path) -> dict[str, Any]:

@@ -71,8 +71,7 @@ class Admission:
     def _locate(self, model: str) -> tuple[Located, Facts | None]:
         """Locate a usable model, and return what is known about it before it is loaded."""
         located = self._catalog.locate(model)
-        self._catalog.check(located)
-        return located, self._catalog.facts(located)
+        return located, self._catalog.check(located)
 
     def admit_study(self, request: StudyRequest) -> tuple[StudyRequest, list[str], Tokenizer | None]:
         """Return the request with its mechanisms, the models' digests, and the first model's tokenizer if its file is on this machine.

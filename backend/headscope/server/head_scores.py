@@ -19,8 +19,7 @@ class HeadScoring:
         Raises Unknown, Unsupported, ModelError or QueueFull before anything is queued.
         """
         located = self._catalog.locate(model, pointer=None)
-        self._catalog.check(located)
-        facts = self._catalog.facts(located)
+        facts = self._catalog.check(located)
         if facts is not None:
             check_causal(facts)
         digest = located.digest()

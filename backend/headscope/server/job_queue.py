@@ -45,8 +45,7 @@ class JobQueue:
     def enqueue(self, work: Iterable[Work], owner: str | None, batch: str | None = None, priority: int = 0) -> None:
         """Queue work within the limits of `owner`, and have it run. Raises QueueFull."""
         limits = Limits(self.settings.max_queue, self.settings.user_queue if owner else None)
-        self.database.enqueue(work, batch=batch, priority=priority, limits=limits)
-        self.wake()
+        self.database.enqueue(work, batch=batch, priority=priority, limits=limits, wake=self.wake)
 
     def find_field(self, id_: str, kind: JobKind, name: str) -> str | None:
         """Return a field of a job's payload, or of its result: what it is about. None for an id of any other kind."""
