@@ -149,6 +149,19 @@ def test_threads(tiny: Model, rows: list[int], most: int, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(("small", "used"), [(10**6, 1), (0, 3)])
 def test_small_blocks_take_one_thread(tiny: Model, small: int, used: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lenses and measures of few weights run on one thread; others on those of torch, which keeps them."""
+    monkeypatch.setattr("headscope.analysis.reader.SMALL", small)
+    assert threads_of_maps(tiny, monkeypatch, token_ids=numbers(20), lenses=["weights"], measures=[]) == {used}
+
+
+def test_whole_maps_take_all_threads(tiny: Model, rows: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those of a lens that cannot read rows of a head, which a thread finds out."""
+    monkeypatch.setattr("headscope.analysis.reader.SMALL", 0)
+    assert threads_of_maps(tiny, monkeypatch, token_ids=numbers(8), lenses=["effective"], measures=[]) == {3}
+    assert not rows
+
+
+def threads_of_maps(model: Model, monkeypatch: pytest.MonkeyPatch, **request: Any) -> set[int]:
+    """How many threads torch has while the thumbnails of whole maps are made, of three that it keeps."""
     seen, threads = list[int](), torch.get_num_threads()
 
     def pooled(*arguments: Any) -> torch.Tensor:
@@ -156,14 +169,13 @@ def test_small_blocks_take_one_thread(tiny: Model, small: int, used: int, monkey
         return pool(*arguments)
 
     monkeypatch.setattr("headscope.analysis.reader.pool", pooled)
-    monkeypatch.setattr("headscope.analysis.reader.SMALL", small)
     torch.set_num_threads(3)
     try:
-        headscope.analyze(tiny, token_ids=numbers(20), lenses=["weights"], measures=[])
+        analyse(model, **request)
         assert torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(threads)
-    assert set(seen) == {used}
+    return set(seen)
 
 
 def test_parts(tiny: Model, rows: list[int]) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from ..capture import Batch, CaptureSpec, by_input
-from ..capture.parallel import one_thread
+from ..capture.parallel import all_threads, one_thread
 from ..core.arrays import Array
 from ..core.attention import Keys, Kind, Layer, Reading, required
 from ..core.factors import Factors, Whole, undefined_map
@@ -218,7 +218,7 @@ class Reader:
         head = self._begin_block(chosen, place)
         if found is None:
             check_whole(self._plan)
-            with self._reading:
+            with self._reading, all_threads():
                 return self._read_maps(chosen.whole(), place, head)
         for name, spent in found.seconds.items():
             self.lens_s[name] = self.lens_s.get(name, 0.0) + spent

@@ -79,6 +79,18 @@ def one_thread() -> Iterator[int]:
                 torch.set_num_threads(_threads[0])
 
 
+@contextmanager
+def all_threads() -> Iterator[None]:
+    """Let operations of torch use all threads within one_thread."""
+    torch.set_num_threads(threads())
+    try:
+        yield
+    finally:
+        with _lock:
+            if _users[0]:
+                torch.set_num_threads(1)
+
+
 @cache
 def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, "rows", torch.set_num_threads, (1,))
