@@ -204,6 +204,30 @@ def test_a_map_that_is_read_in_parts(visit: Visit, server: Server) -> None:
     assert visit.page.locator("[data-token]").count() < 1500
 
 
+def test_a_long_text_by_sentences(visit: Visit, server: Server) -> None:
+    """The server folds its map: a cell of two sentences has the mean over queries of the sum over keys, and opens to their tokens."""
+    text = " ".join(" ".join("abcdefgh"[(i + j) % 8] for i in range(49)) + "!" for j in range(43))
+    visit.open(address(model="long", text=text, head="1.1", view="map", unit="sentences", pins="q1000 k480"))
+    page = visit.page
+    readout = page.get_by_role("status").filter(has_text="\u2192")
+    expect(readout).to_contain_text("averaged over queries")
+    expect(readout).not_to_contain_text("about")
+    read = [address for address in page.evaluate(MAPS) if "groups=" in address]
+    assert len(read) == 1
+    id_ = read[0].split("/analyses/")[1].split("/")[0]
+    cell = {"layer": "1", "head": "1", "query": "951:1001", "key": "451:501", "format": "json"}
+    values = np.array(server.get(f"/analyses/{id_}/maps/weights", params=cell).json()["map"][0][0])
+    assert float(readout.locator("b").first.inner_text()) == pytest.approx(values.sum(1).mean(), abs=5e-5)
+    hand, unit = page.get_by_role("application"), page.get_by_role("combobox", name="Tokens", exact=True)
+    expect(unit).to_have_value("sentences")
+    at = box(hand)
+    hand.dblclick(position={"x": 9.5 / 45 * at["width"], "y": 20.5 / 45 * at["height"]})
+    expect(page.get_by_text(re.compile(r"^\s*queries \d+ to \d+, keys \d+ to \d+"))).to_be_visible()
+    expect(unit).to_have_value("pieces")
+    page.keyboard.press("Control+z")
+    expect(unit).to_have_value("sentences")
+
+
 @pytest.mark.long
 def test_a_word_in_a_long_text(visit: Visit, server: Server) -> None:
     """The wheel zooms, a line says what is visible and how sharp, bars are the sums of all queries, and a word that is found leads to what it attends to."""

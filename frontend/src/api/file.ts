@@ -1,11 +1,12 @@
 /** The Source of one analysis that was exported as a page, which contains the responses of the REST interface. */
 import { type Declaration, type Head, headName } from '../lib/data/analysis'
 import { type Source, SourceError } from '../lib/data/source'
+import { membersOf } from '../lib/maths/axis'
 import { overviewPool, type Part, partName } from '../lib/maths/details'
 import { type Factors, noMap, wholeMap } from '../lib/maths/factors'
 import type { Matrix, Tiles } from '../lib/maths/matrix'
-import { dequantise } from '../lib/maths/matrix'
-import { type Computed, computePart } from '../lib/maths/tiles'
+import { dequantise, rounding } from '../lib/maths/matrix'
+import { type Computed, computeFolded, computePart } from '../lib/maths/tiles'
 import { Cache } from '../lib/net/cache'
 import { readSafetensors, type Tensor, tensor } from '../lib/net/safetensors'
 import { type Kept, readFactors } from './factors'
@@ -175,6 +176,13 @@ export function fileSource(answers: Responses): Source {
       // A copy of what is kept, as its reader frees it.
       const own = { data: isWhole ? data.slice() : data, rows, cols, error }
       return pool === 1 ? { ...own, exact: true } : { ...own, exact: false, pool }
+    },
+
+    async mapFolded(_id, lens, wanted, axes) {
+      const { factors, error } = await kept(lens, await place(wanted))
+      const [rows, cols] = axes.map(({ labels }) => labels.length)
+      const pieces = membersOf(axes[1]).reduce((most, tokens) => Math.max(most, tokens.length), 1)
+      return { data: await computeFolded(factors, axes), rows, cols, exact: true, ...rounding(error * pieces) }
     },
 
     async sums(_id, lens, wanted) {

@@ -2,6 +2,7 @@
 import type { Declaration, Head, Method, Model, Request } from '../lib/data/analysis'
 import { isMapsName, parseMapsName } from '../lib/data/effects'
 import { type Source, SourceError } from '../lib/data/source'
+import type { Axis } from '../lib/maths/axis'
 import type { Matrix, Tiles } from '../lib/maths/matrix'
 import { readSafetensors, tensor } from '../lib/net/safetensors'
 import { accounts } from './accounts'
@@ -33,6 +34,12 @@ import {
   type WireSupport,
   type WireValues,
 } from './wire'
+
+/** Places of several tokens, which follow one another, as the parameter `groups`; others are groups without being named. */
+function groupsOf({ start, labels }: Axis): string {
+  const spans = labels.map((_, place) => [start[place], start[place + 1] - 1])
+  return spans.flatMap(([first, last]) => (first < last ? `${first}-${last}` : [])).join('|') || '0'
+}
 
 const single = ({ layer, head }: Head) => ({ layer, head })
 
@@ -133,6 +140,11 @@ export function server(key = ''): Source {
       const query = { ...single(head), query: queries.join(':'), key: keys.join(':'), pool }
       const map = await readMap(mapsOf(id, lens, query), signal)
       return pool === 1 ? map : { ...map, exact: false, pool }
+    },
+
+    mapFolded(id, lens, head, [queries, keys], signal) {
+      const groups = { groups: groupsOf(queries), ...(queries === keys ? {} : { key_groups: groupsOf(keys) }) }
+      return readMap(mapsOf(id, lens, { ...single(head), ...groups }), signal)
     },
 
     async sums(id, lens, head, signal) {

@@ -8,6 +8,7 @@ import { type Matrix, releaseMatrix, type Sums, type Tiles, thumbnailSide, tileM
 import { MapMerger, mergeMaps } from '../lib/maths/merge'
 import type { Window } from '../lib/maths/raster'
 import { Cache } from '../lib/net/cache'
+import { FoldedMaps, mapKey } from './folded-maps.svelte'
 import { MapParts } from './map-parts.svelte'
 
 type Numbers = (number | null)[]
@@ -15,10 +16,6 @@ type Numbers = (number | null)[]
 /** Maps that are on screen together: those of a comparison. More are kept while they take no more than this many bytes: three maps of 2,048 tokens. */
 const ON_SCREEN = 2
 const BYTES_KEPT = 48 * 2 ** 20
-
-/** Keys begin with the lens. */
-const mapKey = (lens: string, head: Head) =>
-  [lens, ...(head.among ? [head.among.how, ...head.among.heads.map(headName)] : [headName(head)])].join(' ')
 
 /** Maps that two analyses keep. */
 const shared = new WeakSet<Matrix>()
@@ -36,6 +33,7 @@ export class Maps {
     (map) => this.#release(map),
   )
   readonly #parts = new MapParts((error) => this.failed(error))
+  readonly folded: FoldedMaps
   /** The last map requested: numbers wait for it. */
   #latest: Promise<unknown> = Promise.resolve()
   #overviews = new Cache<Numbers[]>(64)
@@ -56,7 +54,9 @@ export class Maps {
     private readonly about: () => Pick<Analysis, 'maps'> | undefined = () => undefined,
     /** The number of heads of the model; 0 if unknown. */
     private readonly heads = 0,
-  ) {}
+  ) {
+    this.folded = new FoldedMaps(this, source, id, failed, signal)
+  }
 
   /** Maps of an effect on the same input can be read under this name, too. */
   add(name: string, info: MapInfo): void {
@@ -82,7 +82,7 @@ export class Maps {
   }
 
   /** A lens with one map per layer has the same map for all heads. */
-  #at(lens: string, head: Head): Head {
+  at(lens: string, head: Head): Head {
     return this.#infoOf(lens)?.by_layer ? { layer: head.layer, head: 0 } : head
   }
 
@@ -137,7 +137,7 @@ export class Maps {
 
   /** The exact map if it has arrived, otherwise its thumbnail, otherwise undefined. */
   map(lens: string, open: Head): Matrix | undefined {
-    const head = this.#at(lens, open)
+    const head = this.at(lens, open)
     const exact = this.#seen(this.#maps.peek(mapKey(lens, head)))
     if (exact) return exact
     const tiles = this.grid(lens)
@@ -147,7 +147,7 @@ export class Maps {
 
   /** Settles once the map has arrived or failed. */
   async wantMap(lens: string, open: Head): Promise<void> {
-    const head = this.#at(lens, open)
+    const head = this.at(lens, open)
     if (this.#infoOf(lens)?.stored === false) return
     const key = mapKey(lens, head)
     const asked = this.#maps.get(key, () => (head.among ? this.#merge(lens, head.among) : this.#fetch(lens, head)))
@@ -178,19 +178,19 @@ export class Maps {
 
   /** The parts of a long map that have arrived. */
   details(lens: string, open: Head): readonly Detail[] {
-    return this.#parts.details(mapKey(lens, this.#at(lens, open)))
+    return this.#parts.details(mapKey(lens, this.at(lens, open)))
   }
 
   /** Whole rows and columns of a long map that have arrived. */
   lines(lens: string, open: Head): readonly Detail[] {
-    return this.#parts.lines(mapKey(lens, this.#at(lens, open)))
+    return this.#parts.lines(mapKey(lens, this.at(lens, open)))
   }
 
   /** Read the part that a window shows: of a long map, or of a large one while there is only a thumbnail of it. */
   async wantDetail(lens: string, open: Head, window: Window): Promise<void> {
     const { shape, stored } = this.#infoOf(lens) ?? {}
     if (!shape || !isLarge(shape) || stored === false || open.among || !this.source.mapPart) return
-    const head = this.#at(lens, open)
+    const head = this.at(lens, open)
     const key = mapKey(lens, head)
     const coarse = this.#overviewOf(lens)?.pool ?? (this.#maps.peek(key) ? 1 : Number.POSITIVE_INFINITY)
     const part = partFor(window, shape[2], shape[3], coarse)
@@ -199,19 +199,19 @@ export class Maps {
 
   /** Read what queries of a long map attend to (a span of rows), or what attends to keys (a span of columns). */
   async wantLine(lens: string, open: Head, span: Partial<Pick<Part, 'queries' | 'keys'>>): Promise<void> {
-    const [head, whole] = [this.#at(lens, open), this.#readInParts(lens, open)]
+    const [head, whole] = [this.at(lens, open), this.#readInParts(lens, open)]
     const part = whole && { ...whole, ...span, pool: 1 }
     if (part) await this.#parts.wantLine(mapKey(lens, head), part, () => this.#fetchPart(lens, head, part))
   }
 
   /** The sums of a long map over all of its keys and queries. */
   sums(lens: string, open: Head): Sums | undefined {
-    return this.#parts.sums(mapKey(lens, this.#at(lens, open)))
+    return this.#parts.sums(mapKey(lens, this.at(lens, open)))
   }
 
   /** Read the sums of a long map, which takes as long as its overview. */
   async wantSums(lens: string, open: Head): Promise<void> {
-    const head = this.#at(lens, open)
+    const head = this.at(lens, open)
     if (!this.#readInParts(lens, open) || !this.source.sums || isMapsName(lens)) return
     await this.#parts.wantSums(mapKey(lens, head), () => this.source.sums!(this.id, lens, head, this.signal))
   }

@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import { readFactors } from '../../src/api/factors'
 import { fileSource } from '../../src/api/file'
-import { computePart } from '../../src/lib/maths/tiles'
+import { type Axes, type Axis, groupMap } from '../../src/lib/maths/axis'
+import { computeFolded, computePart } from '../../src/lib/maths/tiles'
 import cases from './factors.json'
 
 /** A head that the server wrote, and the entries that it computed of it. */
@@ -38,6 +39,23 @@ describe.each(Object.entries<Case>(cases))('%s', (_name, { document, map }) => {
       map[0].map((_, k) => map.reduce((sum, row) => sum + Math.abs(row[k]), 0)),
     )
     expect(error).toBeLessThan(2.1e-3 * Math.max(1, Math.abs(largest(map.flat()))))
+  })
+
+  it('is folded as a whole map is', async () => {
+    const axis = (count: number): Axis => {
+      const start = Int32Array.from([0, 3, 4, 9, count])
+      const of = Int32Array.from({ length: count }, (_, token) => start.findLastIndex((from) => from <= token))
+      return {
+        labels: ['a', 'b', 'c', 'd'],
+        special: [false, false, false, false],
+        start,
+        of,
+        sentences: [true, false, true, true],
+      }
+    }
+    const axes: Axes = [axis(rows), axis(cols)]
+    const whole = { data: Float32Array.from(map.flat()), rows, cols, exact: true }
+    near(await computeFolded(factors, axes), Array.from(groupMap(whole, ...axes).data))
   })
 
   it('has windows, pooled or not', async () => {

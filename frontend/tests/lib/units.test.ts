@@ -58,6 +58,22 @@ describe('sentences', () => {
     expect(shownUnit(of('One two'), 'sentences')).toBe('pieces')
     expect(shownUnit(of('One. Two.'), 'sentences')).toBe('sentences')
   })
+
+  it('are offered for long texts, unless they are too many, and words are not', () => {
+    const of = (sentence: string, count: number) => {
+      const text = Array.from({ length: count }, () => sentence).join(' ')
+      const tokens = pieces(text).map((token, i) => ({ ...token, word: Math.floor(i / 2) }))
+      return { tokens, keyTokens: tokens, texts: [text, ''] as const }
+    }
+    expect(unitsOf(of('Ann is not in.', 10))).toEqual(['pieces', 'words', 'sentences'])
+    const long = of('Ann is not in.', 500)
+    expect(unitsOf(long)).toEqual(['pieces', 'sentences'])
+    expect(shownUnit(long, 'sentences')).toBe('sentences')
+    expect(shownUnit(long, 'words')).toBe('pieces')
+    expect(unitsOf(of('Why?', 1100))).toEqual(['pieces'])
+    const torn = { ...long, tokens: [...long.tokens, long.tokens[0]] }
+    expect(shownUnit(torn, 'sentences')).toBe('pieces')
+  })
 })
 
 /** Sentences of random lengths between special tokens. */

@@ -1,5 +1,6 @@
 /** The source of analyses, the only interface the viewer knows: a server, an exported page, or fixed data in the gallery and tests. */
 import type { Alignment, Likeness } from '../maths/alignment'
+import type { Axes } from '../maths/axis'
 import type { Part } from '../maths/details'
 import type { Matrix, Sums, Tiles } from '../maths/matrix'
 import type { Analysis, Declaration, Head, KindSupport, Model, Request, Run } from './analysis'
@@ -119,6 +120,8 @@ export interface Source {
   map(id: string, lens: string, head: Head, signal: AbortSignal): Promise<Matrix>
   /** A part of a map; without it maps are read as a whole, however long. */
   mapPart?(id: string, lens: string, head: Head, part: Part, signal: AbortSignal): Promise<Matrix>
+  /** A map whose queries and keys are folded to the places of axes; without it a whole map is read and folded. */
+  mapFolded?(id: string, lens: string, head: Head, axes: Axes, signal: AbortSignal): Promise<Matrix>
   /** The sums of a map over its keys and queries, for maps that are read in parts. */
   sums?(id: string, lens: string, head: Head, signal: AbortSignal): Promise<Sums>
   /** One number per head, [L][H]; `measure.column` for a measure with several columns. */

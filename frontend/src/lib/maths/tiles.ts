@@ -1,4 +1,5 @@
 /** Parts of a map, computed from its factors in slices of time, between which the page answers its reader. */
+import type { Axes } from './axis'
 import type { Part } from './details'
 import type { Factors } from './factors'
 import type { Sums } from './matrix'
@@ -39,6 +40,29 @@ export async function computePart(factors: Factors, { pool, queries, keys }: Par
     since = performance.now()
   }
   return { data, sums: { queries: given, keys: Float32Array.from(received) } }
+}
+
+/** Compute a map folded to the places of axes: the sum over keys, the mean over those queries that have a reading. */
+export async function computeFolded(factors: Factors, [queries, keys]: Axes): Promise<Float32Array> {
+  const cols = keys.labels.length
+  const [data, read] = [new Float64Array(queries.labels.length * cols), new Float64Array(queries.labels.length)]
+  const step = Math.max(1, Math.floor(ENTRIES / factors.keys))
+  const rows = new Float32Array(step * factors.keys)
+  let since = performance.now()
+  for (let low = 0; low < factors.queries; low += step) {
+    const high = Math.min(low + step, factors.queries)
+    factors.fill(rows, [low, high], [0, factors.keys])
+    for (let q = low; q < high; q++) {
+      const [from, place] = [(q - low) * factors.keys, queries.of[q]]
+      if (Number.isNaN(rows[from])) continue
+      read[place] += 1
+      for (let k = 0; k < factors.keys; k++) data[place * cols + keys.of[k]] += rows[from + k]
+    }
+    if (performance.now() - since < SLICE_MS) continue
+    await turn()
+    since = performance.now()
+  }
+  return Float32Array.from(data, (sum, at) => sum / read[Math.floor(at / cols)])
 }
 
 /** Put what is larger into the cells of a row. A cell is NaN until it has an entry. */

@@ -22,19 +22,40 @@ const hasSentences = ({ tokens, keyTokens, texts }: Texts) =>
 const hasPieces = ({ tokens, keyTokens }: Texts) =>
   [tokens, keyTokens].some((side) => wordAxis(side).labels.length < side.length)
 
-/** Long maps, of which the page has parts, are not folded. */
+/** Long maps, of which the page has parts, are not folded to words. */
 const isWhole = ({ tokens, keyTokens }: Texts) => overviewPool(tokens.length, keyTokens.length) === 1
+
+/** Sentences by which a long map is folded where it is kept: so many fit into the address of a request. */
+const MOST_SENTENCES = 1000
+
+/** Whether the tokens of every sentence follow one another. */
+function inOrder(of: Int32Array): boolean {
+  let last = -1
+  for (const [i, sentence] of of.entries()) {
+    if (sentence < 0 || sentence === of[i - 1]) continue
+    if (sentence <= last) return false
+    last = sentence
+  }
+  return true
+}
+
+function canFold(of: Texts): boolean {
+  if (isWhole(of)) return hasSentences(of)
+  const sides = [of.tokens, of.keyTokens].map((side) => sentencesOf(side, of.texts))
+  const fits = sides.every((side) => side.labels.length <= MOST_SENTENCES && inOrder(side.of))
+  return fits && hasSentences(of)
+}
 
 /** The units that differ from each other for this text. */
 export const unitsOf = (of: Texts): Unit[] => [
   'pieces',
   ...(isWhole(of) && hasPieces(of) ? (['words'] as const) : []),
-  ...(isWhole(of) && hasSentences(of) ? (['sentences'] as const) : []),
+  ...(canFold(of) ? (['sentences'] as const) : []),
 ]
 
-/** The unit that is shown: a text of one sentence stays unfolded. */
+/** The unit that is shown: a text of one sentence stays unfolded, and so do the words of a long one. */
 export const shownUnit = (of: Texts, wanted: Unit): Unit =>
-  !isWhole(of) || (wanted === 'sentences' && !hasSentences(of)) ? 'pieces' : wanted
+  (wanted === 'sentences' && !canFold(of)) || (wanted === 'words' && !isWhole(of)) ? 'pieces' : wanted
 
 /** Tokens of a sentence share a place. Tokens outside of sentences, and those that are left out (`left`), have places of their own. */
 export function sentenceAxis(tokens: readonly Token[], texts: readonly string[], left: readonly boolean[]): Axis {

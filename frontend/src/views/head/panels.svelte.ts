@@ -2,7 +2,7 @@
 import { type Declaration, type Head, headTitle } from '../../lib/data/analysis'
 import { isMapsName } from '../../lib/data/effects'
 import { type Axes, groupMap } from '../../lib/maths/axis'
-import { isLong } from '../../lib/maths/details'
+import { type Detail, isLong } from '../../lib/maths/details'
 import type { Highlight } from '../../lib/maths/highlight'
 import { type Matrix, tilesMax } from '../../lib/maths/matrix'
 import type { Range, Scale } from '../../lib/maths/scale'
@@ -33,6 +33,7 @@ const warningOf = ({ analysis }: OpenAnalysis, lens: string | null) =>
 
 const signed = ({ analysis }: OpenAnalysis, lens: string) => analysis.maps[lens]?.signed ?? false
 
+const NO_DETAILS: readonly Detail[] = []
 const NO_LEFT = [NO_SINKS, NO_SINKS] as const
 
 export class Panels {
@@ -81,20 +82,28 @@ export class Panels {
     this.second ? unitAxes(this.second.shown.analysis, this.unit, this.#left[1]) : this.own,
   )
 
+  /** The axes of both sides if their maps are folded where they are kept, as they are too long to be read. */
+  readonly folds: readonly (Axes | null)[] = $derived.by(() =>
+    this.sides.map(({ shown, lens }, i) =>
+      this.unit === 'sentences' && isLong(shown.analysis.maps[lens]?.shape) ? [this.own, this.others][i] : null,
+    ),
+  )
   // Each derived holds one object that only changes if necessary, so that nothing is painted twice.
-  readonly #map = $derived.by(() => this.of.shown.maps.map(this.of.lens, this.of.head))
-  readonly #otherMap = $derived.by(() => this.second?.shown.maps.map(this.second.lens, this.second.head))
+  readonly #map = $derived.by(() => this.#read(0))
+  readonly #otherMap = $derived.by(() => this.#read(1))
   readonly #difference = $derived.by(() =>
     this.compare === 'difference' ? this.of.shown.comparison?.difference(this.#map, this.#otherMap) : undefined,
   )
   /** The map of the first panel with all of its tokens. */
   readonly whole: Matrix | undefined = $derived.by(() => {
     if (this.byWords) return this.#difference
+    if (this.folds[0]) return this.#map
     return this.#along(this.own, this.compare === 'difference' ? this.#difference : this.#map)
   })
-  readonly #otherWhole = $derived.by(() =>
-    this.compare === 'side' ? this.#along(this.others, this.#otherMap) : undefined,
-  )
+  readonly #otherWhole = $derived.by(() => {
+    if (this.compare !== 'side') return undefined
+    return this.folds[1] ? this.#otherMap : this.#along(this.others, this.#otherMap)
+  })
   /** The open head or the difference, and what is beside it. */
   readonly #drawn: readonly [DrawnMap, DrawnMap]
 
@@ -187,8 +196,11 @@ export class Panels {
       ...shared,
       map: () => this.whole,
       axes: (): Axes => (this.byWords && this.links ? [this.links.queries.axis, this.links.keys.axis] : this.own),
-      details: () => this.of.shown.maps.details(this.of.lens, this.of.head),
-      sums: () => (this.compare === 'difference' ? undefined : this.of.shown.maps.sums(this.of.lens, this.of.head)),
+      details: () => (this.folds[0] ? NO_DETAILS : this.of.shown.maps.details(this.of.lens, this.of.head)),
+      sums: () =>
+        this.compare === 'difference' || this.folds[0]
+          ? undefined
+          : this.of.shown.maps.sums(this.of.lens, this.of.head),
       sinks: () => this.sinks[0],
       lit: () => (this.byWords ? { ...pointer.lit, box: null } : pointer.lit),
     }
@@ -196,8 +208,9 @@ export class Panels {
       ...shared,
       map: () => this.#otherWhole,
       axes: () => this.others,
-      details: () => (this.second ? this.second.shown.maps.details(this.second.lens, this.second.head) : []),
-      sums: () => this.second?.shown.maps.sums(this.second.lens, this.second.head),
+      details: () =>
+        this.second && !this.folds[1] ? this.second.shown.maps.details(this.second.lens, this.second.head) : NO_DETAILS,
+      sums: () => (this.folds[1] ? undefined : this.second?.shown.maps.sums(this.second.lens, this.second.head)),
       sinks: () => this.sinks[1],
       lit: () => linked.lit,
     }
@@ -221,6 +234,12 @@ export class Panels {
 
   #scale(panel: number, signed: boolean): Scale {
     return { kind: this.selection.scale, signed, max: this.apart ? this.#drawn[panel].largest : this.#max }
+  }
+
+  #read(side: 0 | 1): Matrix | undefined {
+    if (!this.sides[side]) return undefined
+    const [{ shown, lens, head }, axes] = [this.sides[side], this.folds[side]]
+    return axes ? shown.maps.folded.map(lens, head, axes) : shown.maps.map(lens, head)
   }
 
   #along(axes: Axes, map: Matrix | undefined): Matrix | undefined {

@@ -1,6 +1,7 @@
 /** Reading the maps on screen. */
 import { untrack } from 'svelte'
 import { afterPaint } from '../../lib/drawing/frame'
+import type { Axes } from '../../lib/maths/axis'
 import { isLarge } from '../../lib/maths/details'
 import type { Window } from '../../lib/maths/raster'
 import type { ComparisonSide } from '../../state/comparison-side'
@@ -18,20 +19,21 @@ export function readMaps(panels: Panels, window: () => Window): void {
   /** The analysis whose heads have been painted. */
   let painted: unknown
   $effect(() => {
-    const { sides } = panels
+    const { sides, folds } = panels
     const store = sides[0].shown.maps
     const want = () => {
       painted = store
-      for (const side of sides) void readMap(side, untrack(window))
+      for (const [i, side] of sides.entries()) void readMap(side, untrack(window), folds[i])
     }
     // The exact map of a long text is a megabyte, and the first picture must not wait for it.
     return painted === store ? want() : afterPaint(want)
   })
 
   $effect(() => {
-    const [visible, { sides }] = [window(), panels]
+    const [visible, { sides, folds }] = [window(), panels]
     const read = () => {
-      for (const { shown, lens, head } of sides) void shown.maps.wantDetail(lens, head, visible)
+      for (const [i, { shown, lens, head }] of sides.entries())
+        if (!folds[i]) void shown.maps.wantDetail(lens, head, visible)
     }
     const timer = setTimeout(read, RESTS_MS)
     return () => clearTimeout(timer)
@@ -47,8 +49,11 @@ export function readMaps(panels: Panels, window: () => Window): void {
   })
 }
 
-/** What is visible of a large map is there sooner than all of it, or an overview of that. */
-async function readMap({ shown: { analysis, maps }, lens, head }: Side, window: Window): Promise<void> {
-  if (window.size < 1 && isLarge(analysis.maps[lens]?.shape)) await maps.wantDetail(lens, head, window)
+/** What is visible of a large map is there sooner than all of it, or an overview of that; a map that is folded where it is kept comes first. */
+async function readMap(side: Side, window: Window, axes: Axes | null | undefined): Promise<void> {
+  const { shown, lens, head } = side
+  const { analysis, maps } = shown
+  if (axes) await maps.folded.want(lens, head, axes)
+  else if (window.size < 1 && isLarge(analysis.maps[lens]?.shape)) await maps.wantDetail(lens, head, window)
   await maps.wantMap(lens, head)
 }
