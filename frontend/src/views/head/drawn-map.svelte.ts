@@ -61,8 +61,9 @@ export class DrawnMap {
   panel(words: Pick<Panel, 'title' | 'warning' | 'label' | 'graph' | 'scale'>): Panel | undefined {
     const [values, map] = [this.#values, this.#shades]
     if (!values || !map) return undefined
-    // They are of the map as it is, not of what is left of it, nor of shares of its rows.
-    const [details, sums] = map === this.of.map() ? [this.of.details(), this.of.sums()] : [NO_DETAILS, undefined]
+    // They are of the map as it is, not of what is left of it, nor of shares of its rows; and they may be coarser than all of it.
+    const [details, sums] =
+      map === this.of.map() && !map.exact ? [this.of.details(), this.of.sums()] : [NO_DETAILS, undefined]
     return { ...words, map, values, details, sums, marked: this.#drawn.marked, largest: this.largest, ...this.#links }
   }
 }

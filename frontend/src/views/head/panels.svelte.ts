@@ -196,7 +196,7 @@ export class Panels {
       ...shared,
       map: () => this.whole,
       axes: (): Axes => (this.byWords && this.links ? [this.links.queries.axis, this.links.keys.axis] : this.own),
-      details: () => (this.folds[0] ? NO_DETAILS : this.of.shown.maps.details(this.of.lens, this.of.head)),
+      details: () => this.#detailsOf(this.of),
       sums: () =>
         this.compare === 'difference' || this.folds[0]
           ? undefined
@@ -208,8 +208,7 @@ export class Panels {
       ...shared,
       map: () => this.#otherWhole,
       axes: () => this.others,
-      details: () =>
-        this.second && !this.folds[1] ? this.second.shown.maps.details(this.second.lens, this.second.head) : NO_DETAILS,
+      details: () => (this.second ? this.#detailsOf(this.second) : NO_DETAILS),
       sums: () => (this.folds[1] ? undefined : this.second?.shown.maps.sums(this.second.lens, this.second.head)),
       sinks: () => this.sinks[1],
       lit: () => linked.lit,
@@ -234,6 +233,11 @@ export class Panels {
 
   #scale(panel: number, signed: boolean): Scale {
     return { kind: this.selection.scale, signed, max: this.apart ? this.#drawn[panel].largest : this.#max }
+  }
+
+  /** They are of tokens. */
+  #detailsOf({ shown, lens, head }: Pick<Subject, 'shown' | 'lens' | 'head'>): readonly Detail[] {
+    return this.unit === 'pieces' ? shown.maps.details(lens, head) : NO_DETAILS
   }
 
   #read(side: 0 | 1): Matrix | undefined {
