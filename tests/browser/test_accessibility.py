@@ -18,6 +18,7 @@ from tests.browser.test_comparison import SENTENCE
 from tests.browser.visit import Visit, address
 
 
+@pytest.mark.long
 def test_opened_things(visits: Callable[..., Visit]) -> None:
     """A token pinned, an explanation, the menus; the boxes of the text; the sentences to try; then the sheet with all keys."""
     visit = visits(color_scheme="light").open()

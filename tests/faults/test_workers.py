@@ -76,6 +76,7 @@ def test_killed_worker_costs_nothing_but_time(shared: Server) -> None:
     accounted(server, before + 4)
 
 
+@pytest.mark.long
 def test_poison_job_fails_after_three_workers(shared: Server) -> None:
     """A job whose worker dies each time fails with worker-lost; the next job runs."""
     server, before = shared, jobs_by_status(shared).total()

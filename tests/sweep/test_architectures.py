@@ -19,13 +19,13 @@ from .table import FAMILIES, families, recorded
 
 CONSTRAINTS = Path(__file__).parents[2] / "constraints.txt"
 VERSION, RECORDED = recorded()
-SHOWN = PICTURED[:: extent(1, 10)]
+SHOWN = PICTURED[:: extent(1, 15)]
 
 
 def parts(verdict: dict[str, Any]) -> set[str]:
-    """What a verdict consists of: its result or refusal, and each missing capability; in `make long` with its reason."""
+    """What a verdict consists of: its result or refusal, and each missing capability; in `make long` also of which kind of attention, and why."""
     missing = (
-        (kind, need, extent(reason, ""))
+        (extent(kind, ""), need, extent(reason, ""))
         for kind, lacking in verdict.get("lacks", {}).items()
         for need, reason in lacking.items()
     )
