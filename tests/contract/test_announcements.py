@@ -28,6 +28,12 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Redis]:
 
 
 @pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker waits for Redis however long it takes: nothing but its announcement wakes a server that never queries by itself."""
+    monkeypatch.setattr(announcements, "TIMEOUT_SECONDS", 60.0)
+
+
+@pytest.fixture
 def worker(postgres: Postgres, broker: Redis) -> Iterator[JobDatabase]:
     """The job database of a worker of a cluster."""
     Place(postgres.url).clear()
@@ -71,6 +77,7 @@ async def follow(watcher: Watcher, worker: JobDatabase, number: int, end: Finish
     assert [change.status async for change in changes] == ["done"]
 
 
+@pytest.mark.usefixtures("patient")
 def test_every_change_is_announced(worker: JobDatabase, broker: Redis) -> None:
     """A server that does not query by itself sees every change of a job, also after Redis has restarted."""
 
@@ -85,6 +92,7 @@ def test_every_change_is_announced(worker: JobDatabase, broker: Redis) -> None:
     asyncio.run(watch())
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_refused_listener_tries_again(worker: JobDatabase, broker: Redis) -> None:
     """A server whose Redis refuses the subscription listens once it is allowed."""
 
