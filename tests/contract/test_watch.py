@@ -73,15 +73,19 @@ def test_one_look_serves_everybody(database: JobDatabase) -> None:
     asyncio.run(watch())
 
 
+async def _follow(asked: CountingDatabase) -> asyncio.Task[list[Job]]:
+    """A caller that follows the first job, once it has waited for a while."""
+    waiting = asyncio.create_task(_collect(Watcher(asked), IDS[0]))
+    await asyncio.to_thread(eventually, lambda: asked.calls["get_many"] >= 3, "questions")
+    return waiting
+
+
 def test_few_callers_take_one_query(database: JobDatabase) -> None:
     """Their jobs are read at once; a caller hears of changes only."""
 
     async def watch() -> None:
-        asked = CountingDatabase(database)
-        watcher = Watcher(asked)
-        job = running(database)
-        waiting = asyncio.create_task(_collect(watcher, IDS[0]))
-        await asyncio.to_thread(eventually, lambda: asked.calls["get_many"] >= 3, "questions")
+        asked, job = CountingDatabase(database), running(database)
+        waiting = await _follow(asked)
         database.finish(job.id, job.run, "done")
         assert [seen.status for seen in await waiting] == ["running", "done"]
         assert asked.calls.keys() == {"get_many"}
@@ -93,11 +97,8 @@ def test_who_waits_outlives_an_outage(database: JobDatabase) -> None:
     """Callers get no wrong state while the job database is away, and the end once it is back."""
 
     async def watch() -> None:
-        asked = CountingDatabase(database)
-        watcher = Watcher(asked)
-        job = running(database)
-        waiting = asyncio.create_task(_collect(watcher, IDS[0]))
-        await asyncio.to_thread(eventually, lambda: asked.calls["get_many"] >= 3, "questions")
+        asked, job = CountingDatabase(database), running(database)
+        waiting = await _follow(asked)
         asked.away = True
         database.finish(job.id, job.run, "done")
         asked.calls.clear()

@@ -188,11 +188,16 @@ class _Step:
             for number, recording in enumerate(self._recordings):
                 self._sent[number, heads] = recording.leave(self._site, heads, self._output[number, heads])
 
+    @property
+    def _head_bytes(self) -> int:
+        """Bytes of the weights of one head."""
+        query = self._call.query
+        return query.shape[2] * self._call.key.shape[2] * query.element_size()
+
     def _may_defer(self) -> bool:
         """Return whether weights can be computed as they are read: those of one input that attends plainly, in heads larger than a block."""
         recording, query = self._recordings[0], self._call.query
-        head_bytes = query.shape[2] * self._call.key.shape[2] * query.element_size()
-        large = head_bytes > at_once(BLOCK_BYTES, query.device)
+        large = self._head_bytes > at_once(BLOCK_BYTES, query.device)
         plain = len(self._recordings) == 1 and recording.attends_plainly(self._site) and not recording.spec.whole
         return (
             plain
@@ -221,9 +226,8 @@ class _Step:
 
     def _reads_several(self, blocks: int) -> bool:
         """Return whether each thread reads blocks of heads of its own. Otherwise all read rows of one block."""
-        query = self._call.query
-        head_bytes = query.shape[2] * self._call.key.shape[2] * query.element_size()
-        return query.device.type == "cpu" and head_bytes <= HEAD_BYTES and threads() <= min(HEADS_AT_ONCE, blocks)
+        on_cpu = self._call.query.device.type == "cpu"
+        return on_cpu and self._head_bytes <= HEAD_BYTES and threads() <= min(HEADS_AT_ONCE, blocks)
 
     def _read_deferred(self, block: tuple[int, int]) -> tuple[DeferredWeights, Callable[[], None]]:
         """Read the heads of key/value heads `low` to `high`; return their weights, and what is left to do in order."""

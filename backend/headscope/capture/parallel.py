@@ -92,5 +92,5 @@ def all_threads() -> Iterator[None]:
 
 
 @cache
-def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, "rows", torch.set_num_threads, (1,))
+def _pool(size: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(size, "rows", torch.set_num_threads, (1,))

@@ -42,9 +42,8 @@ def engine(path: Path) -> sa.Engine:
 def _configure(connection: sqlite3.Connection, _: object) -> None:
     connection.isolation_level = None  # transactions begin in _begin only
     _use_write_ahead_log(connection)
-    connection.execute(
-        "PRAGMA synchronous=NORMAL"
-    )  # a power cut may lose the last transactions, but never damages the file
+    # A power cut may lose the last transactions, but never damages the file.
+    connection.execute("PRAGMA synchronous=NORMAL")
     connection.create_function("now_seconds", 0, time.time)
 
 

@@ -62,9 +62,8 @@ class GroupedMaps:
 class Analysis(Result):
     """The analysis of one input by one model. Immutable; `id` is derived from its content. See Result for the other attributes."""
 
-    maps: Mapping[
-        str, Array
-    ]  # lens -> [L, H, Q, K] float32; for more than 512 tokens, what is read is computed from factors, if these are smaller
+    # lens -> [L, H, Q, K] float32; of more than 512 tokens, what is read is computed from factors, if these are smaller
+    maps: Mapping[str, Array]
     compute_id: Callable[[], str] = field(repr=False)  # hashing a model's weights takes seconds
 
     @property

@@ -185,7 +185,10 @@ def _sums(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Patt
 
 
 def _entropies(layer: Layer, lens: str, readings: Mapping[str, Reading], rows: Tensor, rest: Tensor | None) -> Tensor:
-    """Return the entropy of every row of a map, [H, Q]; `rows` [H, Q, K] are those of the map, or distributions made of them: without what is not the `rest` [H, Q]."""
+    """Return the entropy of each of the distributions `rows` [H, Q, K], which are the map itself or made from it: [H, Q].
+
+    With `rest` [H, Q], the weight on other keys than the first, rows have lost their first key.
+    """
     if rest is not None and layer.scores is not None and lens == "weights":
         return entropy_without_first(layer, rest)
     if rows is not readings[lens].map:
