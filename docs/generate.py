@@ -6,13 +6,14 @@ tells whether all pages are up to date.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import json
 import re
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,7 @@ def supported() -> str:
     )
 
 
+@functools.cache  # it reads the whole package, and every page of an error asks
 def codes() -> dict[str, tuple[int, str]]:
     """Return every error code with its status and title: from the classes, from calls that raise Unknown, and from HTTP errors."""
     found: dict[str, tuple[int, str]] = {}
@@ -139,10 +141,13 @@ def routes() -> str:
     return "\n\n".join(_route(*entry) for entry in _operations())
 
 
-def _operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
-    for path, methods in openapi.document()["paths"].items():
-        for method, operation in methods.items():
-            yield method.upper(), path.replace("{id_}", "{id}"), operation
+@functools.cache
+def _operations() -> list[tuple[str, str, dict[str, Any]]]:
+    return [
+        (method.upper(), path.replace("{id_}", "{id}"), operation)
+        for path, methods in openapi.document()["paths"].items()
+        for method, operation in methods.items()
+    ]
 
 
 def _route(method: str, path: str, operation: dict[str, Any]) -> str:
