@@ -7,7 +7,6 @@ import importlib.util
 import json
 import os
 import re
-import select
 import struct
 import subprocess
 import sys
@@ -31,6 +30,7 @@ from headscope.mechanisms import MECHANISMS
 from headscope.settings import Settings
 from tests.support.commands import run
 from tests.support.extent import mostly_long
+from tests.support.server import Server
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -299,17 +299,9 @@ def test_site_builds_without_warnings_loads_nothing_from_elsewhere_and_has_every
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
-    """The real server, started by its command on a free port."""
-    environment = {**os.environ, "HEADSCOPE_HOME": str(tmp_path_factory.mktemp("home")), "HEADSCOPE_HUB": "off"}
-    command = [sys.executable, "-c", "from headscope.cli.main import main; main()", "serve", "--port", "0", "--no-open"]
-    with subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as process:
-        try:
-            assert select.select([process.stdout], [], [], 120)[0], "the server did not come up"
-            yield re.search(r"http://127\.0\.0\.1:\d+", process.stdout.readline())[0]
-        finally:
-            process.terminate()
+    """A real server on a free port."""
+    with Server(tmp_path_factory.mktemp("docs") / "home") as running:
+        yield f"http://{running.url}"
 
 
 def _blocks(path: Path, *languages: str) -> list[tuple[int, str, str]]:

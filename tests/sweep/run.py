@@ -7,8 +7,9 @@ import traceback
 import warnings
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
-from multiprocessing import get_context
 from typing import Any
+
+from tests.support.preloaded import CONTEXT, MODULES
 
 from .pictured_types import PICTURED
 
@@ -26,7 +27,8 @@ def sweep(
     from .build import types
 
     names = model_types or types()
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), max_tasks_per_child=120) as pool:
+    CONTEXT.set_forkserver_preload(MODULES)
+    with ProcessPoolExecutor(workers, mp_context=CONTEXT, max_tasks_per_child=120) as pool:
         found = dict(zip(names, pool.map(one, names, chunksize=4), strict=True))
         families = [name for name in PICTURED if name in names] if pictured is None else pictured
         for name, verdict in zip(families, pool.map(one_with_image, families, chunksize=4), strict=True):
