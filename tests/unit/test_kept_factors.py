@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from headscope.server.limiters import Limiters
 from headscope.settings import Keep
 from headscope.store import Results, Stored
 from headscope.store.export import stream_csv, stream_parquet, stream_safetensors
-from headscope.store.factor_file import decode, encode
+from headscope.store.factor_file import DTYPES, decode, encode
 from headscope.store.map_file import Corrupt
 from tests.support.extent import extent
 
@@ -182,7 +183,7 @@ def test_layers_and_heads_that_are_chosen(tiny: Model, tmp_path: Path) -> None:
 
 def test_a_head_that_a_layer_does_not_have() -> None:
     """It is undefined everywhere, in few bytes."""
-    nothing = decode(encode(undefined_map(500, 700)))
+    nothing = decode(b"".join(encode(undefined_map(500, 700))))
     assert nothing.nbytes < 500 * 700 * 4 / 100
     assert np.isnan(nothing.tile(0)).all()
     assert nothing.tile(0).shape == (500, 700)
@@ -260,6 +261,20 @@ def test_a_response_is_the_same(kept: Callable[[Keep], Stored]) -> None:
             np.testing.assert_allclose(one, other, atol=1e-5)
     exports = [b"".join(stream_safetensors(kept(keep))) for keep in ("factors", "maps")]
     assert abs(len(exports[0]) - len(exports[1])) < 100
+
+
+def test_numbers_of_every_type() -> None:
+    """A document holds arrays of any type that factors have, the widest numbers first, so that each is aligned; safetensors reads them."""
+    for one, other in pairwise(sorted(DTYPES, key=lambda name: np.dtype(name).itemsize)):
+        arrays = np.arange(5).astype(one), np.arange(3).astype(other), np.zeros((2, 0), one)
+        head, *pieces = encode(ProjectionFactors(*arrays))
+        assert len(head) % 8 == 0
+        first, second = sorted((arrays[0], arrays[1]), key=lambda values: -values.itemsize)
+        assert b"".join(pieces) == first.tobytes() + second.tobytes()
+        found = decode(b"".join([head, *pieces]))
+        assert isinstance(found, ProjectionFactors)
+        for read, written in zip((found.coefficients, found.basis, found.first), arrays, strict=True):
+            np.testing.assert_array_equal(read, written, strict=True)
 
 
 def test_parts_of_maps(kept: Callable[[Keep], Stored], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,16 +10,16 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError
-from safetensors.numpy import load, save
+from safetensors.numpy import load
 
 from ..core.arrays import Array
 from ..core.factors import Bias, Factors, ProjectionFactors, Remainder, Visible, WeightFactors, Whole
-from .map_file import BLOCK, Corrupt, Fill, MapPart, Shape
+from .map_file import BLOCK, Corrupt, Fill, MapPart, Shape, bytes_of, safetensors_header
 
 # What a head may consist of, by its name in files.
 PARTS: dict[str, Any] = {
@@ -31,13 +31,21 @@ PARTS: dict[str, Any] = {
     "bias": Bias,
 }
 NAMES = {part: name for name, part in PARTS.items()}
+# The names that safetensors gives to the types of arrays.
+DTYPES = {"float64": "F64", "float32": "F32", "int64": "I64", "int32": "I32", "uint8": "U8", "bool": "BOOL"}
 
 
-def encode(factors: Factors) -> bytes:
-    """Return the document of a head."""
+def encode(factors: Factors) -> list[memoryview]:
+    """Return the document of a head: its header, and the memory of its arrays, the widest numbers first, so that all are aligned."""
     described, tensors = split(factors)
-    document: bytes = save(tensors, {"head": json.dumps(described)})
-    return document
+    ordered = sorted(tensors.items(), key=lambda item: -item[1].itemsize)
+    ends = list(accumulate((values.nbytes for _, values in ordered), initial=0))
+    entries = {
+        name: {"dtype": DTYPES[values.dtype.name], "shape": values.shape, "data_offsets": offsets}
+        for (name, values), offsets in zip(ordered, pairwise(ends), strict=True)
+    }
+    head = safetensors_header({"__metadata__": {"head": json.dumps(described)}, **entries})
+    return [memoryview(head), *(bytes_of(values) for _, values in ordered)]
 
 
 def decode(data: bytes) -> Factors:

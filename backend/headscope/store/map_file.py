@@ -8,8 +8,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import struct
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import lru_cache, partial
@@ -25,10 +26,14 @@ Shape = tuple[int, int, int, int]
 # An offset in a file, and the buffer for the bytes from there on.
 Piece = tuple[int, memoryview]
 Fill = Callable[[list[Piece]], None]
+# The bytes of a head, where they are in memory.
+Pieces = Sequence[memoryview]
 # Bytes of heads that are read at once when a whole map is read.
 BLOCK = 16 * 1024 * 1024
 # Blocks up to this many bytes are hashed faster than a thread starts.
 SMALL = 256 * 1024
+# Pieces that the system writes at once, on every platform.
+AT_ONCE = 1024
 
 
 class MapPart(NamedTuple):
@@ -46,11 +51,17 @@ class Corrupt(Exception):
 
 @lru_cache(256)
 def header(shape: Shape) -> bytes:
-    """Return the safetensors header of such a file, padded to align the data."""
-    size = math.prod(shape) * 4
-    text = json.dumps({"map": {"dtype": "F32", "shape": list(shape), "data_offsets": [0, size]}}, separators=(",", ":"))
-    text += " " * (-len(text) % 8)
-    return struct.pack("<Q", len(text)) + text.encode()
+    """Return the safetensors header of such a file."""
+    return safetensors_header(
+        {"map": {"dtype": "F32", "shape": list(shape), "data_offsets": [0, math.prod(shape) * 4]}}
+    )
+
+
+def safetensors_header(entries: Mapping[str, Any]) -> bytes:
+    """Return the header of a safetensors document, padded to align the data."""
+    text = json.dumps(entries, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text
 
 
 class MapWriter:
@@ -79,22 +90,23 @@ class MapWriter:
 
     def write(self, lens: str, layer: int, head: int, block: Array) -> None:
         """Append a block [h, Q, K]; blocks must come in the order of the file. Raises StorageFull."""
-        block = np.ascontiguousarray(block, np.float32)
-        if block.nbytes > SMALL:
-            self._hasher = self._hasher or ThreadPoolExecutor(1, thread_name_prefix="hasher")
-            digests = self._hasher.submit(_digests, block).result
-        else:
-            digests = partial(_digests, block)
-        with storing():
-            _write_all(self._files[lens], block.data.cast("B"))
-        self.digests[lens] += digests()
+        self._append(lens, [[bytes_of(head)] for head in np.ascontiguousarray(block, np.float32)])
 
-    def append(self, lens: str, head: bytes) -> None:
-        """Append the document of a head to a file of factors, in its order. Raises StorageFull."""
+    def write_documents(self, lens: str, heads: Sequence[Pieces]) -> None:
+        """Append the documents of heads to a file of factors, in its order. Raises StorageFull."""
+        self.sizes[lens] += map(_size, heads)
+        self._append(lens, heads)
+
+    def _append(self, lens: str, heads: Sequence[Pieces]) -> None:
+        """Append heads to a file, from the memory where they are."""
+        if sum(map(_size, heads)) > SMALL:
+            self._hasher = self._hasher or ThreadPoolExecutor(1, thread_name_prefix="hasher")
+            digests = self._hasher.submit(_digests, heads).result
+        else:
+            digests = partial(_digests, heads)
         with storing():
-            _write_all(self._files[lens], memoryview(head))
-        self.sizes[lens].append(len(head))
-        self.digests[lens].append(hashlib.sha256(head).hexdigest())
+            _write_all(self._files[lens].fileno(), [piece for head in heads for piece in head])
+        self.digests[lens] += digests()
 
     def close(self) -> None:
         """Close the files."""
@@ -112,8 +124,23 @@ def file_of(lens: str, factored: Collection[str]) -> str:
     return f"{lens}.factors" if lens in factored else f"{lens}.safetensors"
 
 
-def _digests(block: Array) -> list[str]:
-    return [hashlib.sha256(head.data).hexdigest() for head in block]
+def bytes_of(values: Array) -> memoryview:
+    """Return the memory of a contiguous array."""
+    return values.reshape(-1).view(np.uint8).data
+
+
+def _size(head: Pieces) -> int:
+    return sum(piece.nbytes for piece in head)
+
+
+def _digests(heads: Sequence[Pieces]) -> list[str]:
+    digests = []
+    for head in heads:
+        digest = hashlib.sha256()
+        for piece in head:
+            digest.update(piece)
+        digests.append(digest.hexdigest())
+    return digests
 
 
 @contextmanager
@@ -127,10 +154,16 @@ def storing() -> Iterator[None]:
         ) from error
 
 
-def _write_all(file: Any, data: memoryview) -> None:
-    """Write all data: an unbuffered write may write only a part."""
-    while data:
-        data = data[file.write(data) :]
+def _write_all(file: int, pieces: Sequence[memoryview]) -> None:
+    """Write all pieces to a file descriptor: a write may write only a part."""
+    for low in range(0, len(pieces), AT_ONCE):
+        left = [piece for piece in pieces[low : low + AT_ONCE] if piece]
+        while left:
+            written = os.writev(file, left)
+            while left and written >= left[0].nbytes:
+                written -= left.pop(0).nbytes
+            if left:
+                left[0] = left[0][written:]
 
 
 def blocks(shape: Sequence[int]) -> Iterator[tuple[slice, slice]]:

@@ -172,8 +172,7 @@ class Writer(MapWriter):
 
     def write_factors(self, lens: str, layer: int, head: int, heads: Sequence[Factors]) -> None:
         """Append heads to a file of factors, in its order. Raises StorageFull."""
-        for one in heads:
-            self.append(lens, encode(one))
+        self.write_documents(lens, [encode(one) for one in heads])
 
     def finish(self, document: dict[str, Any], arrays: Mapping[str, Array]) -> int:
         """Write the small arrays and publish the result; return its bytes. Raises StorageFull or StoreUnavailable."""
