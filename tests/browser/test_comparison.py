@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import numpy as np
+import pytest
 from playwright.sync_api import Locator, expect
 from safetensors.numpy import load
 
@@ -122,6 +123,7 @@ def test_another_text(visit: Visit, server: Server) -> None:
     expect(visit.page.locator("p.readout")).to_contain_text(f"difference {number(float(expected))}")
 
 
+@pytest.mark.long
 def test_too_little_in_common(visit: Visit) -> None:
     """Said, and both stand side by side instead of a difference that would say nothing."""
     visit.open(
@@ -155,6 +157,7 @@ def test_a_model_of_another_shape(visit: Visit, server: Server) -> None:
     expect(pick).to_have_value(f"{layer}.{head}")
 
 
+@pytest.mark.long
 def test_what_cannot_be_analysed(visit: Visit) -> None:
     """The first analysis stays on screen, with the reason why there is no second one."""
     visit.network_errors_expected = True

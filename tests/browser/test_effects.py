@@ -34,6 +34,7 @@ from tests.browser.effects import (
 from tests.browser.test_inputs import choose_model
 from tests.browser.visit import Visit, address, comes_to
 from tests.support.commands import run
+from tests.support.extent import extent
 from tests.support.server import Server
 
 TEXT = "When Mary and John went to the store, John gave a drink to"
@@ -102,8 +103,54 @@ def test_three_heads_flip_a_prediction(visits: Begin, server: Server, smollm2: s
     expect(visit.head(23, 3)).to_have_attribute("title", "switched off")
 
 
+def estimates(visit: Visit, server: Server, target: dict[str, Any], zeroed: list[list[float]]) -> None:
+    """Methods that estimate what ablation finds, or answer otherwise."""
+    colour_by(visit, "attribution patching")
+    adjust(visit, "Attribution patching", "of", "zero")
+    estimate = {"name": "attribution-patching", "of": "zero"}
+    estimated = effect(server, SHORT, "writer", method=estimate, **target)["effects"]
+    shows_effect(visit, 1, 2, estimated[1][2])
+    alike = short(correlation(estimated, zeroed))
+    expect(visit.page.get_by_text(f"rank correlation with ablation {alike}", exact=True)).to_be_visible()
+    colour_by(visit, "ablation")
+    expect(visit.page.get_by_text(f"rank correlation with attribution patching {alike}", exact=True)).to_be_visible()
+
+    for name in ("gradient-attention", "integrated-gradients", "dual-path"):
+        colour_by(visit, EFFECTS[name].title.lower())
+        found = np.array(effect(server, SHORT, "writer", method=name, **target)["effects"])
+        layer, head = np.unravel_index(abs(found).argmax(), found.shape)
+        visit.head(int(layer), int(head)).click()
+        shows_effect(visit, int(layer), int(head), found[layer, head])
+    visit.head(1, 2).click()
+    colour_by(visit, "ablation")
+
+
+def other_directions(visit: Visit, server: Server, patched: dict[str, Any]) -> None:
+    """What patching destroys, its estimate, and what one head receives."""
+    adjust(visit, "Patching", "direction", "noise")
+    patched["method"] = {"name": "patching", "direction": "noise"}
+    shows_effect(visit, 1, 2, effect(server, SHORT, "writer", **patched)["effects"][1][2])
+    expect(visit.page.get_by_text(re.compile(r"^Patching destroys .* logits between the two texts"))).to_be_visible()
+    colour_by(visit, "attribution patching")
+    adjust(visit, "Attribution patching", "of", "noise")
+    patched["method"] = {"name": "attribution-patching", "of": "noise"}
+    shows_effect(visit, 1, 2, effect(server, SHORT, "writer", **patched)["effects"][1][2])
+    expect(visit.page.get_by_text(re.compile("^rank correlation with patching "))).to_be_visible()
+
+    colour_by(visit, "direct path patching")
+    expect(visit.page.get_by_text("Choose the receiver: a head, such as 4.5.")).to_be_visible()
+    visit.page.get_by_role("button", name="1.2", exact=True).click()
+    adjust(visit, "Direct path patching", "reads", "value")
+    sent = {"name": "path-patching", "receiver": "1.2", "reads": "value"}
+    found = np.array(effect(server, SHORT, "writer", **{**patched, "method": sent})["effects"])
+    sender = int(abs(found[0]).argmax())
+    visit.head(0, sender).click()
+    shows_effect(visit, 0, sender, found[0, sender])
+    expect(visit.page.get_by_text(re.compile(r"^Patching the value of 1\.2 restores "))).to_be_visible()
+
+
 def test_grids_are_those_of_the_interface(visits: Begin, server: Server, models: Path) -> None:
-    """By ablation and by patching, for what was clicked or typed, at the pinned token; what changed is never shown as if it had not."""
+    """By ablation and by patching, for what was clicked or typed, at the pinned token; what changed is never shown as if it had not. In `make long` by other methods, too."""
     visit = visits(new=True, permissions=["clipboard-read", "clipboard-write"])
     page = visit.page
     asked: list[str] = []
@@ -152,24 +199,8 @@ def test_grids_are_those_of_the_interface(visits: Begin, server: Server, models:
     answer = subprocess.run(["bash", "-c", command], capture_output=True, check=True, env={"PATH": path})
     assert json.loads(answer.stdout)["result"]["effects"] == zeroed
 
-    colour_by(visit, "attribution patching")
-    adjust(visit, "Attribution patching", "of", "zero")
-    estimate = {"name": "attribution-patching", "of": "zero"}
-    estimated = effect(server, SHORT, "writer", method=estimate, **target)["effects"]
-    shows_effect(visit, 1, 2, estimated[1][2])
-    alike = short(correlation(estimated, zeroed))
-    expect(page.get_by_text(f"rank correlation with ablation {alike}", exact=True)).to_be_visible()
-    colour_by(visit, "ablation")
-    expect(page.get_by_text(f"rank correlation with attribution patching {alike}", exact=True)).to_be_visible()
-
-    for name in ("gradient-attention", "integrated-gradients", "dual-path"):
-        colour_by(visit, EFFECTS[name].title.lower())
-        found = np.array(effect(server, SHORT, "writer", method=name, **target)["effects"])
-        layer, head = np.unravel_index(abs(found).argmax(), found.shape)
-        visit.head(int(layer), int(head)).click()
-        shows_effect(visit, int(layer), int(head), found[layer, head])
-    visit.head(1, 2).click()
-    colour_by(visit, "ablation")
+    if extent(True, False):
+        estimates(visit, server, target, zeroed)
 
     visit.tokens.nth(2).click()
     compute = page.get_by_role("button", name="Compute")
@@ -197,26 +228,8 @@ def test_grids_are_those_of_the_interface(visits: Begin, server: Server, models:
     expect(page.get_by_role("list", name="Both texts").get_by_role("listitem")).to_have_text(
         ["TheThe", "catmat", "satsat", "onon", "thethe", "matcat", ".."]
     )
-    adjust(visit, "Patching", "direction", "noise")
-    patched["method"] = {"name": "patching", "direction": "noise"}
-    shows_effect(visit, 1, 2, effect(server, SHORT, "writer", **patched)["effects"][1][2])
-    expect(page.get_by_text(re.compile(r"^Patching destroys .* logits between the two texts"))).to_be_visible()
-    colour_by(visit, "attribution patching")
-    adjust(visit, "Attribution patching", "of", "noise")
-    patched["method"] = {"name": "attribution-patching", "of": "noise"}
-    shows_effect(visit, 1, 2, effect(server, SHORT, "writer", **patched)["effects"][1][2])
-    expect(page.get_by_text(re.compile("^rank correlation with patching "))).to_be_visible()
-
-    colour_by(visit, "direct path patching")
-    expect(page.get_by_text("Choose the receiver: a head, such as 4.5.")).to_be_visible()
-    page.get_by_role("button", name="1.2", exact=True).click()
-    adjust(visit, "Direct path patching", "reads", "value")
-    sent = {"name": "path-patching", "receiver": "1.2", "reads": "value"}
-    found = np.array(effect(server, SHORT, "writer", **{**patched, "method": sent})["effects"])
-    sender = int(abs(found[0]).argmax())
-    visit.head(0, sender).click()
-    shows_effect(visit, 0, sender, found[0, sender])
-    expect(page.get_by_text(re.compile(r"^Patching the value of 1\.2 restores "))).to_be_visible()
+    if extent(True, False):
+        other_directions(visit, server, patched)
 
 
 @pytest.mark.long

@@ -63,6 +63,7 @@ def test_heads_that_moved_are_marked(visit: Visit) -> None:
     check(visit)
 
 
+@pytest.mark.long
 def test_what_enter_asks_for_is_kept(visit: Visit, server: Server) -> None:
     """Also when it was typed before, and other texts after it."""
     visit.open()
@@ -94,6 +95,7 @@ def test_live_is_a_switch(visit: Visit) -> None:
     visit.shows("One", "two")
 
 
+@pytest.mark.long
 def test_long_texts_wait_for_enter(visit: Visit) -> None:
     visit.open(address(text="One"))
     submitted = "performance.getEntriesByName('headscope:submit').length"
@@ -153,12 +155,13 @@ def test_choices_are_taken_back(visit: Visit) -> None:
     expect(visit.head(0, 3)).to_have_attribute("aria-selected", "true")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("lesson", "lens", "head", "compare"),
     [
-        pytest.param("What a pronoun looks at", "weights", (3, 1), "off", marks=pytest.mark.long),
+        ("What a pronoun looks at", "weights", (3, 1), "off"),
         ("A column without effect", "effective", (4, 5), "side by side"),
-        pytest.param("Six layers at once", "rollout", None, "off", marks=pytest.mark.long),
+        ("Six layers at once", "rollout", None, "off"),
     ],
 )
 def test_lessons(visit: Visit, lesson: str, lens: str, head: tuple[int, int] | None, compare: str) -> None:

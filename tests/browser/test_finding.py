@@ -88,6 +88,7 @@ def test_parts_are_changed_and_removed(visit: Visit) -> None:
     expect(visit.page).not_to_have_url(re.compile("find="))
 
 
+@pytest.mark.long
 def test_a_change_is_kept_by_the_next_though_neither_is_answered_yet(visit: Visit) -> None:
     visit.open(address(text=TEXT))
     find(visit, "more than 50 % on the previous token in the first three layers")
@@ -107,6 +108,7 @@ def test_a_change_is_kept_by_the_next_though_neither_is_answered_yet(visit: Visi
     expect(visit.page.get_by_text(re.compile("^all 72 heads"))).to_be_visible()
 
 
+@pytest.mark.long
 def test_where_none_is_found_the_nearest_are_offered(visit: Visit) -> None:
     visit.open(address(text=TEXT, find="null_share > 0.999 and layer < 2"))
     expect(visit.page.get_by_text("No head matches. Relax or remove a condition")).to_be_visible()
@@ -304,6 +306,7 @@ def test_sentences_are_done(visit: Visit) -> None:
     expect(visit.page.get_by_role("dialog")).to_be_visible()
 
 
+@pytest.mark.long
 def test_the_previous_answer_is_never_under_a_new_question(visit: Visit) -> None:
     visit.open(address(text=TEXT))
     find(visit, "heads 3.1 and 4.5")

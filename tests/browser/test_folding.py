@@ -179,6 +179,7 @@ def test_nothing_is_ahead_in_a_causal_model(visit: Visit, server: Server) -> Non
     )
 
 
+@pytest.mark.long
 def test_two_texts_beside_each_other(visit: Visit, server: Server) -> None:
     """The readout has the cell of the second map, too, in which the sentence has other tokens."""
     one, other = "One two three. Four five six.", "One two three. Four very big six."

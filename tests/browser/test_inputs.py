@@ -13,7 +13,6 @@ from playwright.sync_api import expect
 
 from tests.browser.axe import check
 from tests.browser.visit import Visit, address, picture
-from tests.support.extent import mostly_long
 from tests.support.server import eventually
 
 # A drop as the hand of a person makes it: a file over the page.
@@ -195,6 +194,7 @@ def test_the_model_writes_on(visit: Visit) -> None:
     eventually(lambda: visit.tokens.all_inner_texts() != greedy, "another continuation")
 
 
+@pytest.mark.long
 def test_what_the_model_wrote_is_marked_in_the_history(visit: Visit) -> None:
     """Opened again, and read through another lens, it is the same text of the model's own."""
     visit.open(address(text="The dog", model="writer", generate='{"max_new_tokens":4}'))
@@ -215,7 +215,8 @@ def test_what_the_model_wrote_is_marked_in_the_history(visit: Visit) -> None:
     expect(written).to_have_text(words)
 
 
-@pytest.mark.parametrize("kind", mostly_long(["encoder", "decoder", "cross"], "cross"))
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
 def test_an_encoder_decoder(visit: Visit, kind: str) -> None:
     """Three kinds of attention, of two texts."""
     visit.open(address(text="The cat.", pair="Die Katze.", model="t5"))

@@ -82,6 +82,7 @@ def test_edge_of_the_map(visit: Visit) -> None:
         assert edge(visit) >= 330, view
 
 
+@pytest.mark.long
 def test_what_does_not_fit_is_left_out(visit: Visit) -> None:
     """The unit of the tokens to generate, and the button beside it."""
     visit.open(address(model="writer", text="The cat sat."))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import Locator, expect
 
 from headscope.effects import EFFECTS
@@ -125,6 +126,7 @@ def test_cross_attention(visit: Visit) -> None:
     expect(visit.page.get_by_role("toolbar", name="Tokens", exact=True)).to_be_visible()
 
 
+@pytest.mark.long
 def test_colour_by_a_measure_that_is_not_there_yet(visit: Visit) -> None:
     """It is computed, then heads are coloured by it."""
     visit.open(address(text=TEXT))

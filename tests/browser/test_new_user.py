@@ -93,6 +93,7 @@ def test_heads_that_differ_between_two_sentences(person: Person) -> None:
     assert person.actions == 5
 
 
+@pytest.mark.long
 def test_a_figure_for_a_paper(person: Person) -> None:
     person.click(button(person, "download"))
     with person.visit.page.expect_download() as download:

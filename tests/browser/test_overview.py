@@ -73,6 +73,7 @@ def test_overview_of_a_zoomed_map(visit: Visit) -> None:
     expect(overview(visit, "2.9")).to_be_visible()
 
 
+@pytest.mark.long
 def test_what_fits_at_the_size_of_a_laptop(visits: Callable[..., Visit]) -> None:
     """Both titles beside each other, with one choice of the range; the whole scatter, with the title of its axis; a pattern without a mark has no empty sign."""
     visit = visits(viewport={"width": 1366, "height": 768})

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.visit import Visit, address, box, comes_to
@@ -76,6 +77,7 @@ def test_in_view_with_the_heads(visit: Visit) -> None:
         expect(section(visit).get_by_role("figure")).to_have_count(0)
 
 
+@pytest.mark.long
 def test_what_a_figure_needs_is_computed_when_it_is_opened(visits: Callable[..., Visit]) -> None:
     """Ranks are not among the measures of the page; with the figure closed they are not asked for."""
     visit = visits(new=True)

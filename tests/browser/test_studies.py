@@ -348,6 +348,7 @@ def test_what_cannot_be_read_is_said(visit: Visit) -> None:
     expect(visit.alert).to_be_visible()
 
 
+@pytest.mark.long
 def test_a_narrow_screen(visits: Callable[..., Visit], two: tuple[str, str]) -> None:
     """One thing at a time, and nothing is wider than the screen."""
     visit = visits(viewport={"width": 390, "height": 844})

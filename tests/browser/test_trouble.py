@@ -25,6 +25,7 @@ def kept(visit: Visit) -> None:
     visit.painted("head", before)
 
 
+@pytest.mark.long
 def test_empty_text(visit: Visit) -> None:
     visit.open()
     visit.text.fill("  ")
@@ -34,6 +35,7 @@ def test_empty_text(visit: Visit) -> None:
     kept(visit)
 
 
+@pytest.mark.long
 def test_too_long_text(visit: Visit) -> None:
     """The sentence has the numbers, says what to do here, and the text is still in its box."""
     visit.open()
@@ -70,6 +72,7 @@ def test_a_text_of_a_megabyte(visit: Visit) -> None:
     expect(visit.tokens).to_have_count(512)
 
 
+@pytest.mark.long
 def test_no_network(visit: Visit) -> None:
     """The message offers to try again, and goes when the network is back; what was asked for is then analysed."""
     visit.network_errors_expected = True
@@ -87,6 +90,7 @@ def test_no_network(visit: Visit) -> None:
     expect(visit.alert).to_have_count(0)
 
 
+@pytest.mark.long
 def test_unknown_model_in_the_address(visit: Visit) -> None:
     visit.network_errors_expected = True
     visit.page.goto(f"{visit.root}/{address(text='Hello there.', model='nonesuch')}")
@@ -141,6 +145,7 @@ def test_progress_and_cancel(visits: Callable[..., Visit], server: Server) -> No
     eventually(lambda: server.get(f"/analyses/{identity}").json().get("status") == "cancelled", "cancelled")
 
 
+@pytest.mark.long
 def test_cancel_before_the_answer(visit: Visit, server: Server) -> None:
     """Escape pressed before the server has said the run's id cancels it all the same."""
     visit.open()

@@ -94,6 +94,7 @@ def test_an_example_of_two_twins(visit: Visit) -> None:
     expect(visit.page.get_by_role("img", name=re.compile("^Hopfield map "))).to_have_count(0)
 
 
+@pytest.mark.long
 def test_the_model_that_it_is_compared_with_is_chosen(visit: Visit) -> None:
     """The two change places, and pointing at a cell says a number for each."""
     visit.open(address(text=SENTENCE, model=PLAIN, head="1.2"))

@@ -182,6 +182,7 @@ def test_sharing(begin: Begin, lab: Users) -> None:
     expect(stranger.page.get_by_text("thought")).to_have_count(0)
 
 
+@pytest.mark.long
 def test_a_shared_analysis_for_another_user(begin: Begin, lab: Users) -> None:
     """Who is signed in already reads it, and asks their own questions from there."""
     visit = sign_in(begin(), lab.tokens["ada"], address(text="A thought for Emmy."))

@@ -88,6 +88,7 @@ def test_first_visit_is_light(visit: Visit) -> None:
     assert 50_000 < wire.until(visit, visit.painted("grid")) < LIMIT
 
 
+@pytest.mark.long
 def test_maps_are_fetched_once(visit: Visit) -> None:
     """Going back to a head costs nothing."""
     visit.open()
