@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import torch
 from playwright.sync_api import Browser, expect
 
@@ -27,6 +28,7 @@ def test_kinds_of_attention_unfold(browser: Browser, tmp_path: Path) -> None:
     page.close()
 
 
+@pytest.mark.long
 def test_chosen_heads_are_open(browser: Browser, tmp_path: Path) -> None:
     """In place of a sentence pair in BertViz's menu, the tokens of both are there; layers and heads have their numbers."""
     attention = list(torch.rand(4, 1, 4, 5, 5).softmax(-1))

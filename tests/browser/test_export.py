@@ -225,6 +225,7 @@ def test_no_number_of_a_head_is_rounded_to_zero(visit: Visit) -> None:
     assert len([text for text in said if text == "≈0" or text.startswith(".0")]) > 36
 
 
+@pytest.mark.long
 def test_table_round_trips(server: Server, analysis: str) -> None:
     """Every entry of every map, with its tokens, as a spreadsheet cannot run them."""
     document = server.get(f"/analyses/{analysis}").json()

@@ -129,6 +129,7 @@ def test_what_is_not_certain_is_asked(visit: Visit) -> None:
     expect(visit.page.get_by_role("combobox", name="colour by")).to_have_value("entropy")
 
 
+@pytest.mark.long
 def test_names_that_differ_in_case_only_are_told_apart(visit: Visit) -> None:
     """`punct` is the punctuation, `PUNCT` a part of speech, of which this text has none: heads without a reading are not ranked."""
     visit.open(address(text=TEXT))
@@ -170,6 +171,7 @@ def test_a_sentence_chooses_what_else_it_asks_for(visit: Visit) -> None:
     expect(visit.tokens.filter(has_text="river")).to_contain_class("lit")
 
 
+@pytest.mark.long
 def test_heads_in_the_order_of_a_measure(visit: Visit) -> None:
     """The grid is walked as it stands."""
     visit.open(address(text=TEXT))

@@ -204,6 +204,7 @@ def test_a_map_that_is_read_in_parts(visit: Visit, server: Server) -> None:
     assert visit.page.locator("[data-token]").count() < 1500
 
 
+@pytest.mark.long
 def test_a_long_text_by_sentences(visit: Visit, server: Server) -> None:
     """The server folds its map: a cell of two sentences has the mean over queries of the sum over keys, and opens to their tokens."""
     text = " ".join(" ".join("abcdefgh"[(i + j) % 8] for i in range(49)) + "!" for j in range(43))

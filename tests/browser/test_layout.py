@@ -178,6 +178,7 @@ def test_no_sentence_is_cut(visit: Visit) -> None:
         visit.page.keyboard.press("Escape")
 
 
+@pytest.mark.long
 def test_an_explanation_opens_in_view(visit: Visit) -> None:
     """Also that of the last number, at the lower edge of its column."""
     visit.open(address(text=text_of(52)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from playwright.sync_api import Page, Route, expect
 from safetensors.numpy import load
 
@@ -124,6 +125,7 @@ def test_short_text_is_identical(visit: Visit) -> None:
     expect(visit.page.get_by_role("main").get_by_text("Identical to the weights").first).to_be_visible()
 
 
+@pytest.mark.long
 def test_views(visit: Visit) -> None:
     visit.open()
     for view in ("heat map", "graph", "both"):

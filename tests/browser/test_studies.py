@@ -103,6 +103,7 @@ def test_from_a_file_to_an_example(visit: Visit) -> None:
     expect(page).to_have_url(here)
 
 
+@pytest.mark.long
 def test_effects_of_heads(visit: Visit, server: Server) -> None:
     """Columns name the targets of a table, methods are chosen by hand; the figure and the heads show what the interface finds."""
     page = place(visit, study="new").page
