@@ -43,12 +43,12 @@ def prepare(where: str | Path) -> None:
         database.close()
 
 
-def claim_all(place: Place, name: str) -> list[Job]:
-    """Claim all queued jobs, in another process."""
+def claim_all(place: Place, name: str) -> list[tuple[str, int]]:
+    """Claim all queued jobs, in another process; return their ids and runs."""
     database = place.open()
     jobs = [job for claimed in iter(lambda: database.claim(Worker(name)), []) for job in claimed]
     database.close()
-    return jobs
+    return [(job.id, job.run) for job in jobs]
 
 
 def work(*numbers: int, **more: Any) -> list[Work]:

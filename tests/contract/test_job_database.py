@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import multiprocessing
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -28,6 +27,7 @@ from tests.contract.job_databases import (
     work,
 )
 from tests.support.extent import mostly_long
+from tests.support.forks import forked
 
 
 def test_a_job_from_queue_to_done(database: JobDatabase) -> None:
@@ -213,11 +213,9 @@ def test_a_job_is_claimed_once(open_database: Open) -> None:
 def test_a_job_is_claimed_once_by_processes(database: JobDatabase, place: Place) -> None:
     """The same with three processes."""
     database.enqueue(work(*range(400)))
-    with ProcessPoolExecutor(3, mp_context=multiprocessing.get_context("spawn")) as processes:
-        futures = [processes.submit(claim_all, place, f"w{number}") for number in range(3)]
-        jobs = list(itertools.chain(*(future.result() for future in futures)))
-    assert sorted(job.id for job in jobs) == [f"{number:032x}" for number in range(400)]
-    assert len({job.run for job in jobs}) == 400
+    jobs = list(itertools.chain(*forked(claim_all, *((place, f"w{number}") for number in range(3)))))
+    assert sorted(id_ for id_, _ in jobs) == [f"{number:032x}" for number in range(400)]
+    assert len({run for _, run in jobs}) == 400
     assert database.statuses() == {"running": 400}
 
 

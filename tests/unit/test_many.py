@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import resource
 from collections.abc import Callable, Sequence
+from itertools import cycle, product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from transformers import BertConfig, BertModel
 
 import headscope
 from headscope import LENSES, MEASURES, MECHANISMS, Model
@@ -21,7 +23,8 @@ from headscope.capture import batches_exactly, examine
 from headscope.core.attention import Kind
 from headscope.errors import Cancelled, InvalidRequest, NonFinite, OutOfMemory, StorageFull
 from headscope.models.images import pack
-from tests.support.extent import extent
+from tests.support.extent import extent, mostly_long
+from tests.support.forks import forked
 from tests.support.models import wordpiece
 
 from .conftest import TINY
@@ -85,7 +88,12 @@ def able(model: Model, declared: dict[str, Any], reads: str = "reads") -> list[s
     return [name for name, wanted in needs.items() if not wanted & missing]
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize(
+    ("tiny", "mechanism"),
+    mostly_long(product(TINY, MECHANISMS), *zip(cycle(TINY), MECHANISMS)),
+    indirect=["tiny"],
+    scope="session",
+)
 def test_everything_is_as_alone(tiny: Model, mechanism: str) -> None:
     """All lenses and measures that can share a pass, under every mechanism, on every architecture: within 1e-5 of each input's own pass."""
     model = headscope.load(tiny.module, wordpiece())
@@ -325,51 +333,38 @@ def test_the_limit_holds_for_a_pass(tiny: Model) -> None:
         assert all(isinstance(outcome, Result) for outcome in outcomes)
 
 
-OUT_OF_MEMORY = """
-import resource, sys
-from pathlib import Path
-import numpy as np, torch
-from transformers import BertConfig, BertModel
-import headscope
-from headscope.analysis.pipeline import AnalysisTask, run_many
-from headscope.analysis.request import AnalysisRequest
-from headscope.analysis.result import MemorySink
+def runs_short_of_memory() -> tuple[Any, Any, bool, Any]:
+    """Passes and outcomes of eight inputs with much memory and with little, whether their maps agree, and the outcomes of a long and a short input with less."""
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    wide = BertConfig(
+        vocab_size=200, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=65536
+    )
+    model = headscope.load(BertModel(wide, add_pooling_layer=False))
 
-torch.set_num_threads(1)
-torch.manual_seed(0)
-wide = BertConfig(vocab_size=200, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=65536)
-model = headscope.load(BertModel(wide, add_pooling_layer=False))
-draw = np.random.default_rng(0)
+    def leave(megabytes: int) -> None:
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + megabytes * 2**20, resource.RLIM_INFINITY))
 
-def asked(lengths):
-    requests = [AnalysisRequest(model="m", token_ids=draw.integers(0, 200, n).tolist()) for n in lengths]
-    return [AnalysisTask(request, MemorySink()) for request in requests]
+    def ended(several: Sequence[AnalysisTask]) -> tuple[int, list[str]]:
+        outcomes, passes = together(model, several)
+        return passes, [type(outcome).__name__ for outcome in outcomes]
 
-def room(megabytes):
-    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (used + megabytes * 2**20, resource.RLIM_INFINITY))
-
-def ended(several):
-    passes = []
-    outcomes = run_many(model, several, on_pass=lambda: passes.append(1))
-    return len(passes), [type(outcome).__name__ for outcome in outcomes]
-
-several = asked([64] * 8)
-free = ended(several)
-before = [one.sink.maps["weights"].copy() for one in several]
-room(200)
-tight = ended(several)
-same = all(np.allclose(one.sink.maps["weights"], maps, atol=1e-5) for one, maps in zip(several, before))
-room(40)
-print([free, tight, same, ended(asked([256, 4]))])
-"""
+    several = asked(model, [64] * 8)
+    free = ended(several)
+    before = [one.sink.maps["weights"].copy() for one in several]  # type: ignore[attr-defined]
+    leave(200)
+    tight = ended(several)
+    same = all(
+        np.allclose(one.sink.maps["weights"], maps, atol=1e-5) for one, maps in zip(several, before, strict=True)
+    )  # type: ignore[attr-defined]
+    leave(40)
+    return free, tight, same, ended(asked(model, [256, 4]))
 
 
 def test_a_lack_of_memory_halves_the_group() -> None:
     """In a process that gets no more memory: fewer inputs at a time go on with the same numbers; one that does not fit fails alone."""
-    done = subprocess.run([sys.executable, "-c", OUT_OF_MEMORY], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    free, tight, equal, last = eval(done.stdout)
+    ((free, tight, equal, last),) = forked(runs_short_of_memory, ())
     assert free == (1, ["Result"] * 8)
     assert 1 < tight[0] <= 8
     assert tight[1] == ["Result"] * 8

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +18,7 @@ from headscope.lenses import LENSES
 from headscope.lenses.base import Lens
 from headscope.measures import MEASURES
 from headscope.query.terms import resolve
+from tests.support.forks import forked
 
 from .measures.heads import head_layer, rows, sentence
 
@@ -107,6 +107,14 @@ def test_queries_know_it(lens: Lens) -> None:
     assert resolve("participation_ratio@squared", 0).lens == "squared"
 
 
+def run_anew(code: str) -> None:
+    """Run code that imports Headscope, of which nothing is imported yet."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "headscope"]:
+        del sys.modules[name]
+    torch.set_num_threads(1)  # those of the process that was forked are not there
+    exec(code, {})
+
+
 def test_an_analysis_reads_it() -> None:
     """Registered before the requests are built, as a file in the package is, it can be asked for, and the measures that accept it are computed for it."""
     code = f"""{SQUARED}
@@ -120,5 +128,4 @@ assert {{name: set(found) for name, found in a.measures.items()}} == {{
 }}
 assert (a.measures["entropy"]["squared"] <= a.measures["entropy"]["weights"] + 1e-5).all()
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    forked(run_anew, (code,))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,12 @@ def studied(study: Any, minilm: headscope.Model) -> Callable[[str], Any]:
     others = {"effects": judged, "scores": scored}
     assert others.keys() == OTHERS
     return lambda name: others.get(name, study)
+
+
+@pytest.fixture(scope="module")
+def drawn(studied: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Every figure as it is by default, drawn once."""
+    return cache(lambda name: studied(name).figure(name))
 
 
 @pytest.fixture(scope="module")
@@ -257,9 +264,9 @@ def test_head_metrics_are_those_of_the_maps(study: Any, one_by_one: list[Any]) -
 
 
 @variants("name", STUDY_FIGURES)
-def test_no_band_covers_a_curve(studied: Callable[[str], Any], name: str) -> None:
+def test_no_band_covers_a_curve(drawn: Callable[[str], Any], name: str) -> None:
     """Bands are below everything else in their panel, and what is below a band shows through."""
-    data = studied(name).figure(name).data
+    data = drawn(name).data
     for axis in {trace.xaxis for trace in data}:
         traces = [trace for trace in data if trace.xaxis == axis and trace.type == "scatter"]
         bands = [trace for trace in traces if trace.fill == "toself" and trace.line.width == 0]
@@ -268,9 +275,9 @@ def test_no_band_covers_a_curve(studied: Callable[[str], Any], name: str) -> Non
 
 
 @variants("name", STUDY_FIGURES)
-def test_no_axis_title_is_above_a_panel(studied: Callable[[str], Any], name: str) -> None:
+def test_no_axis_title_is_above_a_panel(drawn: Callable[[str], Any], name: str) -> None:
     """Between panels there is room for ticks and the title of the panel below; a shared axis is named once."""
-    layout = studied(name).figure(name).layout.to_plotly_json()
+    layout = drawn(name).layout.to_plotly_json()
     panels = [(layout[axis], layout[axis.replace("x", "y", 1)]) for axis in layout if axis.startswith("xaxis")]
     for across, down in panels:
         for other, lower in panels:
