@@ -72,7 +72,7 @@ def layers_of(model: Model, dtype: str) -> tuple[list[Layer], list[Tensor], list
 
 
 @torch.inference_mode()
-@variants("name", STREAMS, short=12)
+@variants("name", STREAMS, short=4)
 def test_is_what_the_model_adds_up(name: str) -> None:
     """The stream is the model's own, and with what the heads write, biases included, it sums to what the next part reads."""
     model = headscope.load(build(name).module)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from itertools import cycle, product
 from typing import Any
 
 import numpy as np
@@ -130,7 +131,12 @@ def test_models(tiny: Model, rows: list[int], tokens: int) -> None:
     assert set(rows) == {1}
 
 
-@pytest.mark.parametrize("most", [10**6, 0])
+@pytest.mark.parametrize(
+    ("tiny", "most"),
+    mostly_long(product(TINY, (10**6, 0)), ("bert", 10**6), ("llama", 0)),
+    indirect=["tiny"],
+    scope="session",
+)
 def test_threads(tiny: Model, rows: list[int], most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Heads, or rows, that are computed at the same time give the same, and torch keeps its threads."""
     monkeypatch.setattr("headscope.capture.batch.HEAD_BYTES", most)
@@ -178,19 +184,27 @@ def threads_of_maps(model: Model, monkeypatch: pytest.MonkeyPatch, **request: An
     return set(seen)
 
 
-def test_parts(tiny: Model, rows: list[int]) -> None:
+# Two of them need whole maps.
+PARTS: dict[str, dict[str, Any]] = {
+    "some layers and heads": {"token_ids": numbers(90), "layers": [0, 2], "heads": [1, 2]},
+    "thumbnails alone": {"token_ids": numbers(90), "maps": False},
+    "one measure": {"token_ids": numbers(90), "lenses": [], "measures": ["null_share"]},
+    "no statistics": {"token_ids": numbers(90), "measures": []},
+    "a text that comes again": {"token_ids": numbers(30) * 4},
+    "few tokens again and again": {"token_ids": numbers(3) * 40},
+}
+
+
+@pytest.mark.parametrize(
+    ("tiny", "part"),
+    mostly_long(product(TINY, PARTS), *zip(cycle(TINY), PARTS)),
+    indirect=["tiny"],
+    scope="session",
+)
+def test_parts(tiny: Model, part: str, rows: list[int]) -> None:
     """Some layers and heads; thumbnails alone; statistics without maps; and repeating tokens."""
-    requests: list[dict[str, Any]] = [
-        {"token_ids": numbers(90), "layers": [0, 2], "heads": [1, 2]},
-        {"token_ids": numbers(90), "maps": False},
-        {"token_ids": numbers(90), "lenses": [], "measures": ["null_share"]},
-        {"token_ids": numbers(90), "measures": []},
-        {"token_ids": numbers(30) * 4},
-        {"token_ids": numbers(3) * 40},
-    ]
-    for request in requests:
-        same(analyse(tiny, **request), whole(tiny, **request))
-    assert rows
+    same(analyse(tiny, **PARTS[part]), whole(tiny, **PARTS[part]))
+    assert bool(rows) != (part in ("thumbnails alone", "one measure"))
 
 
 @pytest.mark.parametrize("name", list(MODELS))
@@ -388,7 +402,7 @@ LARGE: dict[str, tuple[Any, list[str], list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("name", list(LARGE))
+@pytest.mark.parametrize("name", mostly_long(LARGE, "causal"))
 def test_nothing_has_the_size_of_a_map(name: str) -> None:
     """Neither the pass nor what reads it holds as many numbers as a head's map has entries, at default settings."""
     torch.manual_seed(0)

@@ -98,7 +98,7 @@ def repeating(draw: st.DataObject, n: int, width: int, groups: int) -> torch.Ten
 
 
 @pytest.mark.parametrize("rule", ["all", "prefix", "mask", *LOCAL])
-@settings(max_examples=extent(40, 10), deadline=None, derandomize=True)
+@settings(max_examples=extent(40, 5), deadline=None, derandomize=True)
 @given(data=st.data(), n=st.integers(1, 120), groups=st.sampled_from([1, 2, 6]))
 def test_repeated_tokens(rule: str, data: st.DataObject, n: int, groups: int) -> None:
     """Equal tokens have equal values, so prefixes are singular; also with all tokens equal, and with one, some or all heads in a group."""

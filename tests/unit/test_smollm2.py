@@ -23,6 +23,7 @@ from headscope.models.catalog import Catalog
 from headscope.models.loading import Model
 from headscope.settings import Settings
 from tests.support.commands import run
+from tests.support.extent import mostly_long
 
 from .conftest import projected, relative
 from .effects.test_dual_path import Rules
@@ -123,6 +124,7 @@ def test_known_facts_on_random_sequences(model: Model) -> None:
     assert first[11] < 0.1
 
 
+@pytest.mark.long
 def test_batteries_find_the_known_heads(model: Model) -> None:
     """Those of the test before, with controls near chance."""
     found = headscope.head_scores(model, ["previous-token", "induction"], prompts=4)
@@ -150,6 +152,7 @@ def test_what_the_examples_of_the_page_say(model: Model) -> None:
     assert maps[18, 8, 1:, 0].min() > 0.99
 
 
+@pytest.mark.long
 def test_query_key_products_at_an_offset(model: Model) -> None:
     """Of heads that share keys, with the rotation written out in float64."""
     config, attention = model.module.config, model.module.model.layers[11].self_attn
@@ -190,7 +193,7 @@ def test_what_heads_copy_by_their_weights(model: Model) -> None:
         assert score == pytest.approx(expected, abs=0.01)
 
 
-@pytest.mark.parametrize("tokens", [51, 110])
+@pytest.mark.parametrize("tokens", mostly_long([51, 110], 51))
 def test_effective_attention_of_a_text_that_repeats_itself(model: Model, tokens: int) -> None:
     """Its values hold no positions, so those of the first layer are equal for equal tokens. The map agrees with a decomposition of every row in float64."""
     text = "The cat sat on the mat because it was warm, and the dog lay down next to it. " * 8
@@ -206,12 +209,11 @@ def test_effective_attention_of_a_text_that_repeats_itself(model: Model, tokens:
         assert relative(found.map[heads].numpy(), expected) < 1e-5
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "text",
     [
-        pytest.param(
-            "The cat sat on the mat because it was warm, and the dog lay down next to it. " * 40, marks=pytest.mark.long
-        ),
+        "The cat sat on the mat because it was warm, and the dog lay down next to it. " * 40,
         Path(__file__).read_text("utf-8"),
     ],
 )
@@ -247,6 +249,7 @@ def test_contributions_sum_to_the_logit(model: Model) -> None:
     assert e.tokens[int(e.sources[layer, head].argmax())].text == "France"
 
 
+@pytest.mark.long
 def test_what_a_head_writes(model: Model) -> None:
     """Of the two heads that raise " Paris" most, one writes France, whatever its capital, and the other one the capital, too, by what it contributes to it."""
     e = headscope.effect(
@@ -314,6 +317,7 @@ def test_gradient_attention_is_weight_times_slope(model: Model) -> None:
         assert e.maps[(layer, *at)] == pytest.approx(expected, rel=1e-3)
 
 
+@pytest.mark.long
 def test_dual_path_is_the_rules_token_by_token(model: Model) -> None:
     """Through all layers, in float64."""
     e = headscope.effect(model, "The capital of France is", target=(" Paris", " London"), method="dual-path")
@@ -322,6 +326,7 @@ def test_dual_path_is_the_rules_token_by_token(model: Model) -> None:
     np.testing.assert_allclose(e.maps, expected, rtol=1e-3, atol=1e-4 * np.abs(expected).max())
 
 
+@pytest.mark.long
 def test_ablation_is_what_separate_passes_give(model: Model) -> None:
     """Of some heads, each switched off in an analysis of its own."""
     text, heads = "The capital of France is", ["3.1", "17.4", "29.8"]

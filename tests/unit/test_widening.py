@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from itertools import cycle, product
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,14 @@ import torch
 
 import headscope
 from headscope.models import loading, widening
+from tests.support.extent import mostly_long
 from tests.sweep.build import build
 
 from .conftest import hooks
 from .test_dispatch import MADE, analysed, assert_same, from_memory, made, split
 
 IDS = [5, 17, 5, 42, 9, 23]
+HALF = [torch.bfloat16, torch.float16]
 
 
 @pytest.fixture
@@ -46,8 +49,7 @@ def state(module: Any) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("family", MADE)
+@pytest.mark.parametrize(("family", "dtype"), mostly_long(product(MADE, HALF), *zip(MADE, cycle(HALF), strict=False)))
 def test_everything_is_as_if_widened_at_once(family: str, dtype: torch.dtype, large: None) -> None:
     """Every lens and measure that the family supports, and the id; afterwards the module is as it was."""
     module = made(family, dtype)

@@ -15,6 +15,7 @@ import headscope
 from headscope import Model
 from headscope.capture import examine
 from headscope.errors import InvalidRequest, Unsupported
+from tests.support.extent import mostly_long
 from tests.sweep.build import build, ids
 
 from .test_contribution import FAMILIES, TOKENS, _t5, perturbed
@@ -88,7 +89,7 @@ ALONE: dict[str, Replacement] = {
 }
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", mostly_long(FAMILIES, "bert", "gemma2"))
 def test_is_the_slope_of_the_target(family: str) -> None:
     """For every replacement, and with the target and its value in the other text as patching has them."""
     torch.manual_seed(0)
@@ -106,7 +107,10 @@ def test_is_the_slope_of_the_target(family: str) -> None:
             assert (e.target, e.baseline) == (exact.target, exact.baseline)
 
 
-@pytest.mark.parametrize("family", ["gpt_neox", "olmo2", "albert", "qwen3_5_text", "roberta-prelayernorm"])
+@pytest.mark.parametrize(
+    "family",
+    mostly_long(["gpt_neox", "olmo2", "albert", "qwen3_5_text", "roberta-prelayernorm"], "olmo2", "qwen3_5_text"),
+)
 def test_in_other_architectures(family: str) -> None:
     """Parallel blocks, sandwich norms, shared layers, gates, sums inside modules."""
     model, tokens = headscope.load(build(family).module), ids(9, 1)
@@ -116,7 +120,7 @@ def test_in_other_architectures(family: str) -> None:
     np.testing.assert_allclose(e.effects, expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
 
 
-@pytest.mark.parametrize("kind", ["decoder", "cross"])
+@pytest.mark.parametrize("kind", mostly_long(["decoder", "cross"], "cross"))
 def test_of_an_encoder_decoder(kind: str) -> None:
     torch.manual_seed(0)
     model, target = headscope.load(perturbed(_t5())), [0, 9, 31]

@@ -25,6 +25,7 @@ from headscope import Model
 from headscope.capture import CaptureSpec, capture, examine
 from headscope.core.attention import Layer
 from headscope.errors import InvalidRequest, Unknown, Unsupported
+from tests.support.extent import mostly_long
 from tests.support.variants import variants
 from tests.sweep.build import build, ids
 
@@ -125,7 +126,7 @@ def test_of_heads_by_token(family: str) -> None:
     np.testing.assert_allclose(e.sources.sum(-1), e.effects, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["decoder", "cross"])
+@pytest.mark.parametrize("kind", mostly_long(["decoder", "cross"], "cross"))
 def test_of_an_encoder_decoder(kind: str) -> None:
     torch.manual_seed(0)
     module, target = perturbed(_t5()), [0, 9, 31]
@@ -188,6 +189,7 @@ def test_of_the_class_of_an_image() -> None:
         "xlm-roberta",
         "roberta-prelayernorm",
     ],
+    short=4,
 )
 def test_sums_in_other_architectures(family: str) -> None:
     """Parallel blocks, multipliers, sandwich norms, gates, experts, shared layers, heads with functions, sums inside modules."""

@@ -148,7 +148,11 @@ def test_on_real_weights() -> None:
     np.testing.assert_allclose(e.maps, expected, rtol=1e-3, atol=1e-4 * np.abs(expected).max())
 
 
-@variants("family", ["bert", "gemma2", "olmo2", "gpt_neox", "albert", "qwen3", "cohere2", "phi3", "granite", "bitnet"])
+@variants(
+    "family",
+    ["bert", "gemma2", "olmo2", "gpt_neox", "albert", "qwen3", "cohere2", "phi3", "granite", "bitnet"],
+    short=4,
+)
 def test_nothing_is_lost_in_other_architectures(family: str) -> None:
     """Sandwich norms, caps, norms of queries and keys, parallel blocks, shared layers, joined projections and multipliers are accepted: only attention loses something."""
     torch.manual_seed(0)

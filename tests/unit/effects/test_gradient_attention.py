@@ -15,6 +15,7 @@ import headscope
 from headscope import Model
 from headscope.capture import examine
 from headscope.errors import Unsupported
+from tests.support.extent import mostly_long
 from tests.support.variants import variants
 from tests.sweep.build import build, ids
 
@@ -90,7 +91,7 @@ class Reference:
                 assert maps[(layer, *entry)] == pytest.approx(expected, rel=1e-4, abs=1e-5 * scale), (layer, *entry)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", mostly_long(FAMILIES, "bert", "gemma2"))
 def test_is_weight_times_slope(family: str) -> None:
     """Of single weights; their sums are what attribution patching estimates of zeroing a head, and signs are those that were asked for."""
     torch.manual_seed(0)
@@ -110,7 +111,7 @@ def test_is_weight_times_slope(family: str) -> None:
         np.testing.assert_allclose(found.effects, expected.sum((2, 3)), rtol=1e-5)
 
 
-@variants("family", ["gpt_neox", "olmo2", "albert", "qwen3_5_text", "gpt_oss", "youtu", "bitnet"])
+@variants("family", ["gpt_neox", "olmo2", "albert", "qwen3_5_text", "gpt_oss", "youtu", "bitnet"], short=3)
 def test_in_other_architectures(family: str) -> None:
     """Parallel blocks, sandwich norms, shared layers, gates, learned sinks, and values of another width than keys."""
     model, tokens = loaded(family), ids(9, 1)
@@ -118,7 +119,7 @@ def test_in_other_architectures(family: str) -> None:
     Reference(model, kind_of(model), {"input_ids": tokens}, 5).check(e.maps, 12)
 
 
-@pytest.mark.parametrize("kind", ["decoder", "cross"])
+@pytest.mark.parametrize("kind", mostly_long(["decoder", "cross"], "cross"))
 def test_of_an_encoder_decoder(kind: str) -> None:
     torch.manual_seed(0)
     model, target = headscope.load(perturbed(_t5())), [0, 9, 31]

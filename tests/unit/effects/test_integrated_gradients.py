@@ -14,6 +14,7 @@ import headscope
 from headscope import Model
 from headscope.effects import EFFECTS
 from headscope.effects.integrated_gradients import places_on_path
+from tests.support.extent import mostly_long
 from tests.sweep.build import ids
 
 from .test_attribution_patching import STEP, kind_of
@@ -51,7 +52,7 @@ def check(model: Model, e: headscope.Effect, reference: Reference, steps: int, c
         assert e.completeness_error[layer] == pytest.approx(error, rel=1e-4, abs=1e-5 * (scale + abs(lost)))
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", mostly_long(FAMILIES, "bert", "gemma2"))
 def test_is_weight_times_mean_slope(family: str) -> None:
     torch.manual_seed(0)
     model = headscope.load(perturbed(FAMILIES[family]()))
@@ -61,7 +62,9 @@ def test_is_weight_times_mean_slope(family: str) -> None:
     np.testing.assert_allclose(e.effects, e.maps.sum((2, 3)), rtol=1e-4, atol=1e-5 * np.abs(e.effects).max())
 
 
-@pytest.mark.parametrize("family", ["gpt_neox", "olmo2", "albert", "qwen3_5_text", "gpt_oss"])
+@pytest.mark.parametrize(
+    "family", mostly_long(["gpt_neox", "olmo2", "albert", "qwen3_5_text", "gpt_oss"], "albert", "gpt_oss")
+)
 def test_in_other_architectures(family: str) -> None:
     """Parallel blocks, sandwich norms, shared layers, gates, and learned sinks."""
     model, tokens = loaded(family), ids(9, 1)
@@ -70,7 +73,7 @@ def test_in_other_architectures(family: str) -> None:
     check(model, e, Reference(model, kind_of(model), {"input_ids": tokens}, 5), 3, 2)
 
 
-@pytest.mark.parametrize("kind", ["decoder", "cross"])
+@pytest.mark.parametrize("kind", mostly_long(["decoder", "cross"], "cross"))
 def test_of_an_encoder_decoder(kind: str) -> None:
     torch.manual_seed(0)
     model, target = headscope.load(perturbed(_t5())), [0, 9, 31]
@@ -102,6 +105,7 @@ def test_a_layer_sums_to_what_is_lost_without_it(make: Any, monkeypatch: pytest.
     np.testing.assert_allclose(again.maps, e.maps, atol=1e-6 * np.abs(e.maps).max())
 
 
+@pytest.mark.long
 def test_on_real_weights() -> None:
     """A trained model: nothing is missed, and single entries are right."""
     model = headscope.load("twin-gpt-softmax")

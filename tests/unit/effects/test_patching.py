@@ -13,6 +13,7 @@ import headscope
 from headscope import Model
 from headscope.capture import examine
 from headscope.errors import InvalidRequest
+from tests.support.extent import mostly_long
 from tests.support.variants import variants
 
 from .test_contribution import FAMILIES, TOKENS, _t5, perturbed
@@ -53,7 +54,7 @@ def separate(
     return clean, base, np.array(each)
 
 
-@variants("direction", ["denoise", "noise"])
+@variants("direction", ["denoise", "noise"], crossed=False)
 @variants("family", FAMILIES)
 def test_is_what_separate_passes_give(family: str, direction: str) -> None:
     torch.manual_seed(0)
@@ -81,7 +82,7 @@ def test_all_heads_together_carry_everything_but_the_embedding() -> None:
         assert e.together.effect == pytest.approx(e.target.value - e.baseline, abs=1e-4)
 
 
-@pytest.mark.parametrize("kind", ["decoder", "cross"])
+@pytest.mark.parametrize("kind", mostly_long(["decoder", "cross"], "cross"))
 def test_of_an_encoder_decoder(kind: str) -> None:
     """The texts of the encoder differ, that of the decoder is the same."""
     torch.manual_seed(0)

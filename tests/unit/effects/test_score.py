@@ -265,7 +265,9 @@ def test_of_an_encoder_decoder(kind: Any) -> None:
             headscope.effect(model, **given, method={**cell, "pairs": 1})
 
 
-@variants("family", ["cohere2", "granite", "olmo2", "mixtral", "albert", "roberta", "esm", "phi", "starcoder2"])
+@variants(
+    "family", ["cohere2", "granite", "olmo2", "mixtral", "albert", "roberta", "esm", "phi", "starcoder2"], short=3
+)
 def test_sums_in_other_architectures(family: str) -> None:
     """Parallel blocks, multipliers, norms of queries and keys, experts, shared layers, partial rotations, biases."""
     model = headscope.load(build(family).module)

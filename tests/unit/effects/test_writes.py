@@ -15,6 +15,7 @@ import headscope
 from headscope import Effect
 from headscope.capture import head_logits
 from headscope.errors import InvalidRequest, Unsupported
+from tests.support.extent import mostly_long
 
 from ..conftest import TINY, VOCABULARY
 from . import reference
@@ -55,7 +56,7 @@ def test_is_what_the_head_adds_to_every_logit(family: str, monkeypatch: pytest.M
         np.testing.assert_allclose(found, whole[..., [0, 1, 2, -3, -2, -1]], rtol=1e-5, atol=1e-5 * scale)
 
 
-@pytest.mark.parametrize("kind", ["decoder", "cross"])
+@pytest.mark.parametrize("kind", mostly_long(["decoder", "cross"], "cross"))
 def test_of_an_encoder_decoder(kind: str) -> None:
     """Of the heads of one kind of attention."""
     torch.manual_seed(0)

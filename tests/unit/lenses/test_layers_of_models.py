@@ -382,7 +382,7 @@ def test_value_weighted_rollout(tiny: Model, parts: list[Parts], dtype: str) -> 
     np.testing.assert_allclose(found[:, 0], product(shares), atol=TOLERANCE[dtype])
 
 
-@variants("dtype", TOLERANCE)
+@variants("dtype", TOLERANCE, crossed=False)
 @variants("rollout", [True, False])
 def test_alti(tiny: Model, parts: list[Parts], dtype: str, rollout: bool) -> None:
     """Shares of the distances that tokens close, joined or not."""
@@ -421,7 +421,7 @@ def turned(tiny: Model) -> list[NDArray[Any]]:
     return maps
 
 
-@variants("dtype", TOLERANCE)
+@variants("dtype", TOLERANCE, crossed=False)
 @variants("rollout", [True, False])
 def test_value_zeroing(tiny: Model, turned: list[NDArray[Any]], dtype: str, rollout: bool) -> None:
     """Shares of the distances, joined or not."""

@@ -14,6 +14,7 @@ import pytest
 from headscope.errors import HeadscopeError, InvalidDataset, InvalidRequest, Unknown
 from headscope.studies.data.formats import read
 from headscope.studies.data.sandbox import ReadLimits, read_sandboxed
+from tests.support.extent import mostly_long
 from tests.support.malformed import CASES, Case
 
 MIB = 1024**2
@@ -23,7 +24,7 @@ SOME = [
 ]
 
 
-@pytest.mark.parametrize("case", SOME, ids=lambda case: case.id)
+@pytest.mark.parametrize("case", mostly_long(SOME, *SOME[::2]), ids=[case.id for case in SOME])
 def test_the_same_as_here(case: Case, tmp_path: Path) -> None:
     """Rows, bad rows and report are those of a reading in this process, and outlive the file."""
     path = tmp_path / case.file

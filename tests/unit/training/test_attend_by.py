@@ -13,6 +13,7 @@ from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPi
 
 import headscope
 from headscope.errors import InvalidRequest, Unknown, Unsupported
+from tests.support.extent import mostly_long
 
 from .small import HOPFIELD, JUMP, SHAPE, module_of
 
@@ -34,7 +35,9 @@ def batch():
 
 
 @pytest.mark.parametrize(("objective", "mechanism"), CASES)
-@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 2e-5), ("float64", 1e-12)])
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), mostly_long([("float32", 2e-5), ("float64", 1e-12)], ("float64", 1e-12))
+)
 def test_rows_of_a_batch_are_analyses(objective, mechanism, dtype, tolerance):
     module = module_of(objective).eval().to(getattr(torch, dtype))
     headscope.attend_by(module, mechanism)
