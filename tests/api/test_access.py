@@ -15,6 +15,7 @@ from headscope.api.app import create
 from headscope.settings import Settings
 from tests.api.test_bad_input import check_problem
 from tests.api.users import OF_ONE, ROUTES, UNKNOWN_ID, Users, ask, refused, users_of
+from tests.support.extent import extent
 from tests.support.server import API, SLOW, Server, eventually
 from tests.support.variants import variants
 
@@ -82,7 +83,12 @@ def test_nothing_with_a_wrong_one(lab: Users) -> None:
     with ThreadPoolExecutor(16) as pool:
         for answer in pool.map(
             lambda case: ask(lab.anonymous, *case[0], **filled(case[1])),
-            [(place, sent) for place in CLOSED for sent in WRONG.values()],
+            [
+                (place, sent)
+                for number, place in enumerate(CLOSED)
+                for other, sent in enumerate(WRONG.values())
+                if (number + other) % extent(1, 4) == 0
+            ],
         ):
             refused(answer)
 

@@ -44,7 +44,7 @@ def test_the_corpus_is_large() -> None:
     assert len({case.id for case in CASES}) == len(CASES) >= 300
 
 
-@variants("case", CASES, ids=lambda case: case.id, short=60)
+@variants("case", CASES, ids=lambda case: case.id, short=30)
 def test_bad_input(server: Server, case: Case) -> None:
     """Every case is rejected with a problem document, or accepted if valid; the server stays up."""
     answer = send(server, case)
@@ -86,7 +86,7 @@ BODIES = st.dictionaries(st.sampled_from(FIELDS) | st.text(max_size=5), JSON_VAL
 RELAXED = settings(derandomize=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-@settings(RELAXED, max_examples=extent(400, 80))
+@settings(RELAXED, max_examples=extent(400, 40))
 @given(body=BODIES | JSON_VALUES, path=st.sampled_from(["", "/batch"]))
 def test_random_json(server: Server, body: Any, path: str) -> None:
     """No JSON body causes a server error."""
@@ -97,7 +97,7 @@ def test_random_json(server: Server, body: Any, path: str) -> None:
         check_problem(answer)
 
 
-@settings(RELAXED, max_examples=extent(200, 40))
+@settings(RELAXED, max_examples=extent(200, 20))
 @given(data=st.binary(max_size=60) | st.text(alphabet='{}[]",:01eE.-\\un \n', max_size=40).map(str.encode))
 def test_random_bytes(server: Server, data: bytes) -> None:
     """Random bytes, which are hardly ever JSON, are 4xx."""
@@ -125,7 +125,7 @@ QUERIES = [
 ]
 
 
-@settings(RELAXED, max_examples=extent(300, 60))
+@settings(RELAXED, max_examples=extent(300, 30))
 @given(
     route=st.sampled_from(["maps/weights", "grid/effective", "edges/weights", "measures/entropy", "export"]),
     query=st.dictionaries(

@@ -111,7 +111,7 @@ def test_targets_are_texts_or_numbers(server: Server) -> None:
     assert (row["target"], row["minus"], row["against"]) == (5, " dog", "A cat")
 
 
-@variants("case", CASES[::4], ids=lambda case: case.id, short=16)
+@variants("case", CASES[::4], ids=lambda case: case.id, short=6)
 def test_files_as_people_have_them(server: Server, case: Case) -> None:
     """Every malformed file is rejected with an explanation, or parsed except for the rows that are reported; the server stays up."""
     content = case.content()

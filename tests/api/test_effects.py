@@ -98,7 +98,7 @@ def test_an_effect_from_request_to_document(server: Server, gpt2: headscope.Mode
     assert server.get(f"/analyses/{id_}").json() == before
 
 
-@both_deployments
+@cluster_long
 def test_maps_of_an_effect_are_read_by_slices(server: Server, gpt2: headscope.Model) -> None:
     """As those of a lens: any part of them, rounded or pooled; an effect without maps says so."""
     id_ = analysed(server)

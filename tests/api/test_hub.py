@@ -137,7 +137,10 @@ def test_analyses_run_beside_a_download(open_server: Server, hub: Hub) -> None:
 
 
 def test_downloads_of_a_cluster(cluster: Cluster, cluster_hub: Hub) -> None:
-    """One worker downloads, with progress on every server, while another one runs analyses; cancelled, it downloads again, and any worker reads the model."""
+    """One worker downloads, with progress on every server, while another one runs analyses; cancelled, it downloads again, and any worker reads the model.
+
+    A user may not remove it.
+    """
     model, hub = "org/shared", cluster_hub
     with hub.holding():
         assert cluster.client.post(f"{API}/models", json={"model": model}).status_code == 202
@@ -148,7 +151,7 @@ def test_downloads_of_a_cluster(cluster: Cluster, cluster_hub: Hub) -> None:
         answer = cluster.client.delete(f"{API}/models/{model}")
         assert (answer.status_code, answer.json()["download"]) == (202, None)
     again = cluster.others[0].client.post(f"{API}/models", json={"model": model}, headers={"Prefer": "wait=50"})
-    assert (again.status_code, again.json()["local"]) == (200, True)
+    assert (again.status_code, again.json()["local"], again.json()["removable"]) == (200, True, False)
     asked = sum(hub.asked.values())
     texts = [{"text": f"Read by any worker, {number}."} for number in range(4)]
     ids = cluster.post({"model": model, "inputs": texts}, "/analyses/batch").json()["ids"]
@@ -167,6 +170,7 @@ def test_a_download_that_fails(open_server: Server, hub: Hub) -> None:
     assert (folder.status_code, folder.json()["code"]) == (403, "forbidden")
 
 
+@pytest.mark.long
 def test_users_add_and_do_not_remove(hub: Hub, tmp_path: Path, models: Path) -> None:
     """On a server with users each may add a model; removing is left to the administrator."""
     with users(tmp_path / "home", models, hub="any", HF_ENDPOINT=hub.url) as lab:
@@ -216,21 +220,21 @@ def test_a_study_waits_once_for_a_hub_that_is_down(open_server: Server, hub: Hub
 
 
 @pytest.mark.parametrize(
-    ("setting", "model", "status", "code"),
+    ("setting", "refused"),
     [
-        ("off", "org/tiny", 404, "unknown-model"),
-        ("catalog", "org/tiny", 404, "unknown-model"),
-        ("off", "distilbert", 424, "model-unavailable"),
+        ("off", {"org/tiny": (404, "unknown-model"), "distilbert": (424, "model-unavailable")}),
+        ("catalog", {"org/tiny": (404, "unknown-model")}),
     ],
 )
 def test_refused_where_not_allowed(
-    new_server: Callable[..., Server], hub: Hub, setting: str, model: str, status: int, code: str
+    new_server: Callable[..., Server], hub: Hub, setting: str, refused: dict[str, tuple[int, str]]
 ) -> None:
     """What must not be downloaded is rejected at once, and the error names the setting; the hub gets no request."""
     server = new_server(hub=setting, HF_ENDPOINT=hub.url)
-    answer = server.post({"model": model, "text": "Hello."})
-    assert (answer.status_code, answer.json()["code"]) == (status, code)
-    assert "HEADSCOPE_HUB" in answer.json()["detail"]
+    for model, expected in refused.items():
+        answer = server.post({"model": model, "text": "Hello."})
+        assert (answer.status_code, answer.json()["code"]) == expected
+        assert "HEADSCOPE_HUB" in answer.json()["detail"]
     assert not hub.asked
 
 

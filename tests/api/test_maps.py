@@ -26,7 +26,7 @@ from tests.support.server import Server, eventually
 from tests.support.variants import variants
 
 pytestmark = pytest.mark.parametrize(
-    "server", mostly_long(["embedded", "factored", "cluster"], "embedded", "factored"), indirect=True, scope="session"
+    "server", mostly_long(["embedded", "factored", "cluster"], "factored"), indirect=True, scope="session"
 )
 LENSES = ["weights", "effective", "effective-simplex"]
 TEXT = "The cat sat on the mat because it was tired, and the mat was warm."

@@ -12,7 +12,7 @@ import pytest
 
 from tests.api.users import Users, refused
 from tests.faults.test_storage import folder
-from tests.support.cluster import Cluster, both_deployments
+from tests.support.cluster import Cluster, cluster_long
 from tests.support.server import API, Server, eventually
 from tests.support.variants import variants
 
@@ -46,7 +46,7 @@ def test_a_long_document_travels_compressed(embedded: Server) -> None:
             assert share * int(told[0].headers["content-length"]) < len(told[1].content)
 
 
-@both_deployments
+@cluster_long
 @variants("path", PATHS)
 def test_the_second_answer_is_the_first(server: Server, path: str) -> None:
     """A repeated read has the same bytes and headers, its own request id, and is counted under the same route."""

@@ -21,6 +21,7 @@ from tests.api.test_bad_input import check_problem
 from tests.api.users import API, OF_STUDY, UNKNOWN_ID, Users, ask
 from tests.support import studies
 from tests.support.cluster import Cluster, both_deployments, cluster_long
+from tests.support.extent import extent
 from tests.support.server import Server, eventually
 from tests.support.variants import variants
 
@@ -49,7 +50,7 @@ def test_a_study(server: Server) -> None:
     assert id_ not in [item["id"] for item in server.get("/analyses").json()["items"]]
 
 
-@both_deployments
+@cluster_long
 def test_what_it_found(server: Server) -> None:
     """Heads by a query; one head with its distribution, classes, examples and neighbours; figures and tables."""
     id_ = studies.done(server, ASKED)["id"]
@@ -164,7 +165,7 @@ def files_for_headvis(server: Server, path: str) -> dict[str, Any]:
 
 def test_cluster_and_embedded_server_give_the_same_numbers(embedded: Server, cluster: Cluster, tmp_path: Path) -> None:
     """One child process, or two workers that share chunks: the same arrays, bit by bit."""
-    body = studies.asked(700, seed=1)
+    body = studies.asked(extent(700, 300), seed=1)
     ids = [studies.done(server, body)["id"] for server in (embedded, cluster)]
     assert ids[0] == ids[1]
     studies.same(*(studies.arrays(server, ids[0], tmp_path) for server in (embedded, cluster)))
@@ -229,7 +230,7 @@ def test_forget(server: Server) -> None:
     assert id_ not in [item["id"] for item in server.get("/studies").json()["items"]]
 
 
-@both_deployments
+@cluster_long
 def test_it_is_shared(server: Server) -> None:
     """A key and the URL that opens with it, the same each time; an analysis or an unknown id cannot be shared as a study."""
     id_ = studies.done(server, ASKED)["id"]
