@@ -160,7 +160,7 @@ class PostgresJobStates(JobStates):
     """The same machine for PostgreSQL."""
 
 
-FEW = settings(max_examples=extent(30, 10), stateful_step_count=30, derandomize=True, deadline=None)
+FEW = settings(max_examples=extent(30, 6), stateful_step_count=30, derandomize=True, deadline=None)
 TestJobStates = JobStates.TestCase
 TestJobStates.settings = FEW
 
@@ -174,4 +174,4 @@ def _postgres(postgres: Postgres) -> None:
 class TestPostgresJobStates(PostgresJobStates.TestCase):  # type: ignore[name-defined, misc]
     """Random sequences of events in PostgreSQL."""
 
-    settings = settings(FEW, max_examples=extent(10, 4))
+    settings = settings(FEW, max_examples=extent(10, 2))

@@ -10,6 +10,7 @@ import pytest
 from headscope.jobs import JobDatabase, Worker
 from headscope.jobs.queries import AHEAD
 from tests.contract.job_databases import IDS, WORKER, accept, claimed, order, the, work
+from tests.support.extent import extent
 
 
 def ids(*numbers: int) -> list[str]:
@@ -67,7 +68,7 @@ def test_no_job_waits_for_more_than_its_position(database: JobDatabase) -> None:
     """With random owners, batches, claims, cancellations and losses."""
     chance = random.Random(0)
     jobs = []
-    for number in range(120):
+    for number in range(extent(120, 60)):
         jobs += accept(database, number, owner=chance.choice("aaaaabcd"), priority=chance.randrange(2))
         if chance.random() < 0.3:
             job = claimed(database)

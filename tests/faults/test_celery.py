@@ -33,7 +33,7 @@ def slow() -> dict[str, Any]:
 
 def test_celery_shows_what_runs(cluster: Cluster) -> None:
     """`celery inspect` finds a running job at its worker, under the id of its task and with its own in the arguments; the broker has those that wait."""
-    ids = [cluster.submit(**slow()) for _ in range(4)]
+    ids = [cluster.submit(**slow()) for _ in range(3)]
     inspect = cluster.inspect()
 
     def shown() -> dict[str, str]:

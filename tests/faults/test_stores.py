@@ -52,7 +52,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     ("how", "place"),
     [
         ("killed", "folder"),
-        ("stopped", "bucket"),
+        pytest.param("stopped", "bucket", marks=pytest.mark.long),
         pytest.param("killed", "bucket", marks=pytest.mark.long),
         pytest.param("stopped", "folder", marks=pytest.mark.long),
     ],

@@ -59,6 +59,7 @@ def test_the_server_is_killed(server: Server, undisturbed: dict[str, NDArray[Any
     assert server.client.delete(f"{API}/studies/{id_}").status_code == 204
 
 
+@pytest.mark.long
 def test_the_child_is_killed(server: Server, undisturbed: dict[str, NDArray[Any]], tmp_path: Path) -> None:
     """The next process computes the current chunk."""
     counters = ("worker_losses_total", "study_inputs_total")

@@ -70,6 +70,7 @@ def test_a_key_to_a_study_opens_it_on_every_server(lab: Users) -> None:
         refused(visitor.get(address, params={"share": key}))
 
 
+@pytest.mark.long
 def test_users_take_turns(lab: Users) -> None:
     """A user with one job waits for no more jobs of another user than may be at the broker."""
     batch = {name: value for name, value in SLOW.items() if name != "text"}
