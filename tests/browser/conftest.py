@@ -39,13 +39,6 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="package")
-def server(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[Server]:
-    """A real server with MiniLM, which every installation has."""
-    with Server(tmp_path_factory.mktemp("browser") / "home", models, prewarm=True) as running:
-        yield running
-
-
-@pytest.fixture(scope="package")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
     """A hub with one model, org/tiny."""
     top = tmp_path_factory.mktemp("browser-hub")
@@ -55,9 +48,9 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
 
 
 @pytest.fixture(scope="package")
-def downloading(tmp_path_factory: pytest.TempPathFactory, models: Path, hub: Hub) -> Iterator[Server]:
-    """A server that may download from that hub, for tests of this: it starts anew, not from a process that has imported its modules."""
-    home = tmp_path_factory.mktemp("browser-with-hub") / "home"
+def server(tmp_path_factory: pytest.TempPathFactory, models: Path, hub: Hub) -> Iterator[Server]:
+    """A real server with MiniLM, which every installation has."""
+    home = tmp_path_factory.mktemp("browser") / "home"
     with Server(home, models, prewarm=True, hub="any", HF_ENDPOINT=hub.url) as running:
         yield running
 

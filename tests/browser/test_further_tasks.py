@@ -13,7 +13,6 @@ from tests.browser.hands import leave, press, reach
 from tests.browser.test_comparison import SENTENCE
 from tests.browser.test_tasks import TASKS
 from tests.browser.visit import Visit, address
-from tests.support.server import Server
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "keyboard.md"
 TEXTS = "The boats lay by the bank all winter.\nHer brother kept what the others had earned.\n"
@@ -411,9 +410,9 @@ def test_tasks_about_heads(visits: Callable[..., Visit]) -> None:
 
 
 @pytest.mark.long
-def test_tasks_about_the_page(visits: Callable[..., Visit], downloading: Server) -> None:
-    """Each task of the list, in its order; the hub of this server has the model that is added."""
-    visit = visits(f"http://{downloading.url}", new=True)
+def test_tasks_about_the_page(visits: Callable[..., Visit]) -> None:
+    """Each task of the list, in its order; the hub of these tests has the model that is added."""
+    visit = visits(new=True)
     visit.open(address(text=SENTENCE, head="3.1"))
     for task in OF_THE_PAGE.values():
         task(visit)

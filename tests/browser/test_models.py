@@ -4,21 +4,13 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from playwright.sync_api import Locator, expect
 
 from tests.browser.axe import check
 from tests.browser.visit import Visit, address
 from tests.support.hub import Hub
-from tests.support.server import Server
 
 MORE = "Search, add or remove models …"
-
-
-@pytest.fixture(scope="module")
-def server(downloading: Server) -> Server:
-    """In place of the one of the other tests."""
-    return downloading
 
 
 def sheet(visit: Visit, menu: str = "Model", label: str = MORE) -> Locator:

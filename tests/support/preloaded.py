@@ -7,7 +7,7 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from importlib import import_module
+from importlib import import_module, reload
 from multiprocessing import forkserver, get_context, reduction, util
 from pathlib import Path
 from typing import IO, Any
@@ -67,6 +67,7 @@ def _run(arguments: Sequence[str], environment: Mapping[str, str], files: Sequen
         os.close(given)
     os.environ.clear()
     os.environ.update(environment)
+    reload(import_module("huggingface_hub.constants"))  # where its hub is, and its cache
     _fork_forkserver()
     import_module("headscope.cli.main").main(arguments, prog_name="headscope")
 

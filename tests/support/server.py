@@ -150,7 +150,7 @@ class Server(Program):
     """One server process and its home, asked with `token` if it has users; `host` is the address it listens on.
 
     Settings are those of settings.py; names that begin with HF_ or OTEL_ go to the environment as they are. Instead of all of these, `process` is command and environment.
-    With `preloaded`, by default in tests only, it is forked from a process that has imported its modules, unless it uses a hub: those settings are read by imports.
+    With `preloaded`, by default in tests only, it is forked from a process that has imported its modules.
     """
 
     preloading: ClassVar[bool] = False
@@ -172,7 +172,7 @@ class Server(Program):
         own = [*command, *(["--host", host] if host else [])], environment(home, models, **settings)
         self._command, self._environment = process or own
         chosen = Server.preloading if preloaded is None else preloaded
-        self._preloaded = chosen and process is None and "hub" not in settings
+        self._preloaded = chosen and process is None
         self.home, self.token = home, token
 
     def __enter__(self) -> Server:
