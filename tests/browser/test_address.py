@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser.visit import Visit, another_picture, comes_to, picture
@@ -61,6 +62,7 @@ def test_back_and_forward(visit: Visit) -> None:
     visit.shows("One", "two", ".")
 
 
+@pytest.mark.long
 def test_heads_opened_by_hand_are_steps(visit: Visit) -> None:
     visit.open()
     visit.head(0, 3).click()

@@ -121,6 +121,7 @@ def test_sentences_of_a_text(visits: Callable[..., Visit], server: Server) -> No
     expect(visit.image("Heat map of head 4.5")).to_have_accessible_description(re.compile("5 sentences"))
 
 
+@pytest.mark.long
 def test_tokens_that_are_left_out_leave_their_sentences(visit: Visit, server: Server) -> None:
     """A sink in the middle of a sentence: grey, it is a column of its own; left out, the sentence is summed without it, in the readout too."""
     text, layer, head = "One of them, she said, was late. They had, as we know, three boats. Why?", 5, 6
@@ -149,6 +150,7 @@ def test_tokens_that_are_left_out_leave_their_sentences(visit: Visit, server: Se
     expect(said(visit)).to_contain_text(f"weights {number(float(both))}")
 
 
+@pytest.mark.long
 def test_nothing_is_ahead_in_a_causal_model(visit: Visit, server: Server) -> None:
     """The triangle stays one, through the first sentence of a decoder to the last; a text of one sentence is not folded."""
     text = "One two. Three four! Five."

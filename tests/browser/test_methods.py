@@ -37,7 +37,7 @@ def test_menus_offer_everything_with_reasons(visit: Visit) -> None:
         assert option.get_attribute("value") in effects
         assert "no head" in (option.get_attribute("title") or "")
     comes_to(lambda: offered(visit.page.get_by_role("combobox", name="Mechanism")), list(MECHANISMS))
-    visit.page.goto(f"{visit.root}/{address(text='The cat sat.', model='deep')}")
+    visit.page.goto(f"{visit.root}/{address(text='The cat sat.', model='writer')}")
     visit.page.reload()
     visit.painted("head")
     refused = lens.locator("option[value='effective-published']")
@@ -47,6 +47,7 @@ def test_menus_offer_everything_with_reasons(visit: Visit) -> None:
     expect(jump).to_have_attribute("title", re.compile("masks later ones"))
 
 
+@pytest.mark.long
 def test_a_lens_of_whole_layers(visit: Visit) -> None:
     """One column with the layers' names, walked by the keys; back to heads, the open head is the one of before."""
     visit.open(address(text=TEXT, head="3.7"))
