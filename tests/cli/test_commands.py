@@ -18,6 +18,7 @@ from headscope.cli.main import COMMANDS, main
 from headscope.server.accounts import MARKER, open_accounts
 from headscope.settings import Settings
 from tests.support.commands import run
+from tests.support.extent import mostly_long
 from tests.support.server import Server, environment
 from tests.support.variants import variants
 
@@ -68,7 +69,7 @@ def test_summaries_of_commands() -> None:
         assert command.get_short_help_str(limit=200).rstrip(".") == text.rstrip(".")
 
 
-@pytest.mark.parametrize("command", [[], ["analyze"], ["effect"], ["study"]], ids=" ".join)
+@pytest.mark.parametrize("command", mostly_long([[], ["analyze"], ["effect"], ["study"]], [], ["study"]), ids=" ".join)
 def test_help_is_quick_to_load(home: Path, command: list[str]) -> None:
     """Help loads neither torch nor transformers."""
     command = [sys.executable, "-X", "importtime", "-m", "headscope", *command, "--help"]

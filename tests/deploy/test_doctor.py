@@ -27,6 +27,7 @@ from headscope.settings import Settings
 from tests.support.commands import run
 from tests.support.compose import ROOT, Stack, database_server
 from tests.support.compose import redis_server as new_redis
+from tests.support.extent import mostly_long
 from tests.support.postgres import Postgres
 from tests.support.stores import object_store
 
@@ -226,7 +227,10 @@ def test_a_database_that_others_can_read(tmp_path: Path) -> None:
     assert message.endswith(f"chmod 600 {tmp_path / stores.FILE}*")
 
 
-@pytest.mark.parametrize("command", [["serve", "--no-open", "--port", "0"], ["worker", "--device", "cpu"]])
+@pytest.mark.parametrize(
+    "command",
+    mostly_long([["serve", "--no-open", "--port", "0"], ["worker", "--device", "cpu"]], ["worker", "--device", "cpu"]),
+)
 def test_nothing_starts_with_an_evicting_broker(
     tmp_path: Path, redis_server: Callable[..., str], command: list[str]
 ) -> None:

@@ -16,6 +16,7 @@ from deploy import release
 from headscope.errors import InvalidSetting
 from headscope.settings import Settings
 from tests.support.compose import ROOT
+from tests.support.extent import mostly_long
 from tests.support.server import Server, variables
 from tests.wheels.smoke import check_server
 
@@ -62,7 +63,9 @@ main()
 
 
 @pytest.mark.parametrize(
-    "command", [["worker"], ["serve", "--no-open"], ["token", "create", "ada"]], ids=lambda words: words[0]
+    "command",
+    mostly_long([["worker"], ["serve", "--no-open"], ["token", "create", "ada"]], ["serve", "--no-open"]),
+    ids=lambda words: words[0],
 )
 def test_a_cluster_without_its_packages_says_what_to_install(command: list[str], tmp_path: Path) -> None:
     cluster = {"home": tmp_path, "database_url": "postgresql://a:b@127.0.0.1:1/c", "redis_url": "redis://127.0.0.1:1/0"}

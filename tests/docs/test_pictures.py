@@ -47,7 +47,7 @@ def _pixels(element: ET.Element) -> np.ndarray | None:
     return np.asarray(Image.open(io.BytesIO(data))).astype(int)
 
 
-@variants("name", PICTURES, short=12)
+@variants("name", PICTURES, short=6)
 def test_picture_is_what_the_code_draws(name):
     """Text and shapes are equal, and coordinates and pixels up to rounding, which differs between processors."""
     drawn = ET.fromstring(PICTURES[name]().svg())
