@@ -77,7 +77,7 @@ def cases() -> dict[str, Factors]:
 
 
 def unpack(document: bytes) -> tuple[Factors, float]:
-    """Read a document as the viewer does: the factors, and the error that it states."""
+    """Read a document as the viewer does: the factors, and the error of an entry that it states."""
     length = int.from_bytes(document[:8], "little")
     head = json.loads(json.loads(document[8 : 8 + length])["__metadata__"]["head"])
     tensors = load(document)
@@ -96,10 +96,14 @@ def entries(factors: Factors) -> Array:
 def test_error_is_as_stated(name: str) -> None:
     """Every kind of head is rounded within the error that its document states, which is as small as promised."""
     factors = cases()[name]
-    found, error = unpack(pack(factors))
-    expected = entries(factors)
-    assert np.abs(entries(found) - expected).max() <= error
+    document, expected = pack(factors), entries(factors)
+    found, error = unpack(document)
+    errors = np.abs(entries(found) - expected)
+    assert errors.max() <= error
     assert error <= LARGEST_ERROR * np.abs(expected).max() + SINGLE_ERROR
+    of_row = float(load(document)["error"][1])
+    assert errors.sum(1).max() <= of_row + K * SINGLE_ERROR
+    assert of_row <= K * error
 
 
 def test_viewer_reads_the_same() -> None:

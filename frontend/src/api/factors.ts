@@ -1,4 +1,4 @@
-/** Read what an exported page keeps of a head: its factors, with the error of an entry that follows from their rounding. */
+/** Read what an exported page keeps of a head: its factors, with the errors that follow from their rounding. */
 import {
   type Bias,
   type Factors,
@@ -9,6 +9,7 @@ import {
   weightFactors,
   wholeMap,
 } from '../lib/maths/factors'
+import type { Errors } from '../lib/maths/matrix'
 import { readMetadata, readSafetensors, type Tensor, tensor } from '../lib/net/safetensors'
 
 interface Described {
@@ -22,15 +23,15 @@ interface Described {
   part: Described
 }
 
-/** Factors, and the largest error of an entry. */
-export interface Kept {
+/** Factors, the largest error of an entry, and what rounding adds up to in a row, if that is known. */
+export interface Kept extends Errors {
   factors: Factors
-  error: number
 }
 
 export function readFactors(buffer: ArrayBuffer): Kept {
   const tensors = readSafetensors(buffer)
-  return { factors: build(JSON.parse(readMetadata(buffer).head), '', tensors), error: tensor(tensors, 'error').data[0] }
+  const [error, rowError] = tensor(tensors, 'error').data
+  return { factors: build(JSON.parse(readMetadata(buffer).head), '', tensors), error, rowError }
 }
 
 const floats = (found: Tensor) => Float32Array.from(found.data)

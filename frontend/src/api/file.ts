@@ -5,7 +5,7 @@ import { membersOf } from '../lib/maths/axis'
 import { overviewPool, type Part, partName } from '../lib/maths/details'
 import { type Factors, noMap, wholeMap } from '../lib/maths/factors'
 import type { Matrix, Tiles } from '../lib/maths/matrix'
-import { dequantise, rounding } from '../lib/maths/matrix'
+import { dequantise, rounding, sumError } from '../lib/maths/matrix'
 import { type Computed, computeFolded, computePart } from '../lib/maths/tiles'
 import { Cache } from '../lib/net/cache'
 import { readSafetensors, type Tensor, tensor } from '../lib/net/safetensors'
@@ -113,12 +113,12 @@ export function fileSource(answers: Responses): Source {
   const kept = (lens: string, at: Head): Promise<Kept> =>
     heads.get(`${lens} ${headName(at)}`, async () => {
       const whole = await mapOf(lens, at)
-      if (whole) return { factors: wholeMap(whole.data, whole.cols), error: whole.error ?? 0 }
+      if (whole) return { factors: wholeMap(whole.data, whole.cols), ...rounding(whole.error ?? 0) }
       const found = await answers(`/factors/${lens}/${headName(at)}`)
       if (found) return readFactors(found)
       const info: WireAnalysis['maps'][string] | undefined = (await document()).maps[lens]
       if (!info) throw new SourceError(ALONE, 'alone', 404)
-      return { factors: noMap(info.shape[2], info.shape[3]), error: 0 }
+      return { factors: noMap(info.shape[2], info.shape[3]) }
     })
 
   /** The overview of a map and its sums take one pass. */
@@ -161,28 +161,34 @@ export function fileSource(answers: Responses): Source {
       const at = await place(wanted)
       const whole = await mapOf(lens, at)
       if (whole) return whole
-      const { factors, error } = await kept(lens, at)
+      const { factors, ...errors } = await kept(lens, at)
       const { data } = await computePart(factors, wholeOf(factors, 1))
-      return { data, rows: factors.queries, cols: factors.keys, exact: true, error }
+      return { data, rows: factors.queries, cols: factors.keys, exact: true, ...errors }
     },
 
     async mapPart(_id, lens, wanted, part) {
       const at = await place(wanted)
-      const { factors, error } = await kept(lens, at)
+      const { factors, ...errors } = await kept(lens, at)
       const { pool, queries, keys } = part
       const isWhole = partName(part) === partName(wholeOf(factors, pool))
       const { data } = isWhole ? await overviewOf(lens, at, pool) : await computePart(factors, part)
       const [rows, cols] = [queries, keys].map(([from, to]) => Math.ceil((to - from) / pool))
       // A copy of what is kept, as its reader frees it.
-      const own = { data: isWhole ? data.slice() : data, rows, cols, error }
+      const own = { data: isWhole ? data.slice() : data, rows, cols, ...errors }
       return pool === 1 ? { ...own, exact: true } : { ...own, exact: false, pool }
     },
 
     async mapFolded(_id, lens, wanted, axes) {
-      const { factors, error } = await kept(lens, await place(wanted))
+      const { factors, ...errors } = await kept(lens, await place(wanted))
       const [rows, cols] = axes.map(({ labels }) => labels.length)
       const pieces = membersOf(axes[1]).reduce((most, tokens) => Math.max(most, tokens.length), 1)
-      return { data: await computeFolded(factors, axes), rows, cols, exact: true, ...rounding(error * pieces) }
+      return {
+        data: await computeFolded(factors, axes),
+        rows,
+        cols,
+        exact: true,
+        ...rounding(sumError(errors, pieces)),
+      }
     },
 
     async sums(_id, lens, wanted) {

@@ -2,6 +2,8 @@ import { describe, expect, it } from 'vitest'
 import { readFactors } from '../../src/api/factors'
 import { fileSource } from '../../src/api/file'
 import { type Axes, type Axis, groupMap } from '../../src/lib/maths/axis'
+import { sumError } from '../../src/lib/maths/matrix'
+import { mergeMaps } from '../../src/lib/maths/merge'
 import { computeFolded, computePart } from '../../src/lib/maths/tiles'
 import cases from './factors.json'
 
@@ -23,7 +25,8 @@ const largest = (values: number[]) =>
   values.reduce((most, value) => (Math.abs(value) > Math.abs(most) ? value : most), 0)
 
 describe.each(Object.entries<Case>(cases))('%s', (_name, { document, map }) => {
-  const { factors, error } = readFactors(bytesOf(document))
+  const { factors, ...errors } = readFactors(bytesOf(document))
+  const error = errors.error ?? 0
   const [rows, cols] = [map.length, map[0].length]
 
   it('has the entries that the server computes', async () => {
@@ -39,6 +42,16 @@ describe.each(Object.entries<Case>(cases))('%s', (_name, { document, map }) => {
       map[0].map((_, k) => map.reduce((sum, row) => sum + Math.abs(row[k]), 0)),
     )
     expect(error).toBeLessThan(2.1e-3 * Math.max(1, Math.abs(largest(map.flat()))))
+  })
+
+  it('rounds a sum over keys by what a row is rounded by, not by the largest error for each key', () => {
+    expect(sumError(errors, 1)).toBeCloseTo(error, 5)
+    expect(sumError(errors, 1000)).toBeLessThanOrEqual(cols * error + 1e-2)
+    expect(sumError({ error: 1e-3 }, 1000)).toBe(1)
+    const whole = { data: new Float32Array(rows * cols), rows, cols, exact: true, ...errors }
+    const merged = mergeMaps([whole, whole], 'mean')
+    expect(merged.error).toBe(error)
+    expect(merged.rowError).toBeUndefined()
   })
 
   it('is folded as a whole map is', async () => {

@@ -23,13 +23,16 @@ STEPS = 32_767
 LARGEST_ERROR = 2e-3
 # By how much the maps of factors in float32 may differ from those of the model.
 SINGLE_ERROR = 1e-5
-# Entries of a map from which its error is estimated, in evenly spaced rows; the error is taken to be twice the largest one found.
+# Entries of a map from which its errors are estimated, in evenly spaced rows; they are taken to be twice the largest ones found.
 CHECKED = 2 * 1024 * 1024
 MARGIN = 2.0
 
 
 def pack(factors: Factors) -> bytes:
-    """Return a safetensors document like that of a file of factors: rounded tensors are int16 with `<name>.scale` float32 [D], and `error` [1] estimates the error."""
+    """Return a safetensors document like that of a file of factors: rounded tensors are int16 with `<name>.scale` float32 [D], and `error` [2] estimates the errors.
+
+    These are the error of an entry, with SINGLE_ERROR, and the sum of the errors of a row without it: so much is any sum over keys off.
+    """
     described, tensors = split(factors)
     exact = {name: _narrow(name, values) for name, values in tensors.items()}
     steps, scales = {}, {}
@@ -37,11 +40,11 @@ def pack(factors: Factors) -> bytes:
         if _last(name) in ROUNDED:
             steps[name], scales[name] = _round(exact[name])
     rounded = {name: steps[name] * scales[name] for name in steps}
-    error, largest = _compare(join(described, {**exact, **rounded}), factors)
+    error, of_row, largest = _compare(join(described, {**exact, **rounded}), factors)
     stored = {**exact, **steps, **{f"{name}.scale": scale for name, scale in scales.items()}}
     if error > LARGEST_ERROR * largest:
-        stored, error = exact, 0.0
-    return _write(described, {**stored, "error": np.array([error + SINGLE_ERROR], np.float32)})
+        stored, error, of_row = exact, 0.0, 0.0
+    return _write(described, {**stored, "error": np.array([error + SINGLE_ERROR, of_row], np.float32)})
 
 
 def _write(described: Mapping[str, object], tensors: Mapping[str, Array]) -> bytes:
@@ -68,14 +71,15 @@ def _round(values: Array) -> tuple[Array, Array]:
     return np.rint(values / scale).astype(np.int16), scale
 
 
-def _compare(rounded: Factors, exact: Factors) -> tuple[float, float]:
-    """Return a bound of the error of a head, estimated from some of its rows, and the largest of their entries."""
+def _compare(rounded: Factors, exact: Factors) -> tuple[float, float, float]:
+    """Return bounds of the error of an entry and of all in a row, estimated from some rows of a head, and the largest of their entries."""
     _, queries, keys = exact.shape
     rows = np.linspace(0, queries - 1, min(queries, max(1, CHECKED // keys))).astype(int)
-    error = largest = 0.0
+    error = of_row = largest = 0.0
     for some in np.array_split(rows, -(-len(rows) * keys // (CHECKED // 4))):
         expected = exact.exact(0, some, np.arange(keys))
         found = rounded.exact(0, some, np.arange(keys))
-        error = max(error, float(np.nanmax(np.abs(found - expected), initial=0)))
+        errors = np.nan_to_num(np.abs(found - expected), nan=0.0)  # of rows without a reading
+        error, of_row = max(error, float(errors.max())), max(of_row, float(errors.sum(1).max()))
         largest = max(largest, float(np.nanmax(np.abs(expected), initial=0)))
-    return MARGIN * error, largest
+    return MARGIN * error, MARGIN * of_row, largest

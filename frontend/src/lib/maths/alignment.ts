@@ -1,7 +1,7 @@
 /** Alignment of the tokens of two analyses, and comparison of maps along it. */
 import type { Token } from '../data/analysis'
 import type { Axis } from './axis'
-import { type Matrix, rounding } from './matrix'
+import { type Matrix, rounding, sumError } from './matrix'
 
 /** Adjacent tokens of one analysis and the tokens of the other that they are aligned with. */
 export interface TokenPair {
@@ -68,7 +68,7 @@ export function pairedMap(map: Matrix, queries: readonly TokenPair[], keys: read
     }
   }
   const pieces = Math.max(1, ...keys.map(({ tokens }) => tokens.length))
-  return { data, rows: queries.length, cols: keys.length, exact: map.exact, ...rounding((map.error ?? 0) * pieces) }
+  return { data, rows: queries.length, cols: keys.length, exact: map.exact, ...rounding(sumError(map, pieces)) }
 }
 
 interface HeadCosine {

@@ -2,7 +2,7 @@
 import type { Token } from '../data/analysis'
 import { tokenLabel } from '../text/labels'
 import type { Box, Highlight, Span } from './highlight'
-import { isGap, type Matrix, rounding, thumbnailValue } from './matrix'
+import { isGap, type Matrix, rounding, sumError, thumbnailValue } from './matrix'
 
 export interface Axis {
   labels: readonly string[]
@@ -99,7 +99,7 @@ function grouped(map: Matrix, queries: Axis, keys: Axis): Matrix {
     for (let w = 0; w < cols; w++) data[v * cols + w] = row[w] / read.length
   }
   const pieces = membersOf(keys).reduce((most, tokens) => Math.max(most, tokens.length), 1)
-  return { data, rows, cols, exact: true, ...rounding((map.error ?? 0) * pieces) }
+  return { data, rows, cols, exact: true, ...rounding(sumError(map, pieces)) }
 }
 
 /** Values of key tokens, such as a row of a map, summed over the keys of each place. */

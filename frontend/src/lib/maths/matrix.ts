@@ -1,13 +1,22 @@
+/** By how much an entry that is computed in single precision may differ from the model's. */
+const SINGLE_ERROR = 1e-5
+
+/** How precise the entries of a map are; without fields for exact values. */
+export interface Errors {
+  /** The largest error of an entry. */
+  error?: number
+  /** The largest sum of what rounding changes in a row, beside SINGLE_ERROR of each entry, if it is known. */
+  rowError?: number
+}
+
 /** The map of one head, [Q, K], row-major. `exact` is false for a thumbnail shown until the real map arrives. */
-export interface Matrix {
+export interface Matrix extends Errors {
   data: Float32Array
   rows: number
   cols: number
   exact: boolean
   /** An overview of a long map: each entry is the largest of so many queries and keys. */
   pool?: number
-  /** The largest error of an entry; absent for exact values. */
-  error?: number
 }
 
 /** The sums of the magnitudes of a map over keys, [Q], and over queries, [K]. A row without a reading has the sum NaN. */
@@ -148,6 +157,10 @@ export function difference(a: Matrix, b: Matrix): Matrix {
   for (let i = 0; i < data.length; i++) data[i] = a.data[i] - b.data[i]
   return { data, rows: a.rows, cols: a.cols, exact: a.exact && b.exact, ...rounding((a.error ?? 0) + (b.error ?? 0)) }
 }
+
+/** The largest error of a sum over so many keys of a row. */
+export const sumError = ({ error = 0, rowError = Number.POSITIVE_INFINITY }: Errors, keys: number): number =>
+  Math.min(error * keys, rowError + SINGLE_ERROR * keys)
 
 /** The largest error, if there is one. */
 export const rounding = (error: number): Pick<Matrix, 'error'> => (error > 0 ? { error } : {})

@@ -31,7 +31,7 @@ export class MapMerger {
     else
       for (let i = 0; i < data.length; i++)
         if (!(Math.abs(data[i]) >= Math.abs(more[i]))) data[i] = stronger(data[i], more[i])
-    const { exact, error, ...shape } = sum
+    const { exact, error, rowError: _, ...shape } = sum
     this.#sum = { ...shape, exact: exact && map.exact, ...rounding(Math.max(error ?? 0, map.error ?? 0)) }
   }
 
