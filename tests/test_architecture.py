@@ -215,7 +215,8 @@ def test_no_file_falls_out_of_make_test() -> None:
     tests = ROOT / "tests"
     without = set()
     for path in tests.rglob("test_*.py"):
-        nodes = ast.parse(path.read_text("utf-8")).body
+        text = path.read_text("utf-8")
+        nodes = ast.parse(text).body if "mark.long" in text else []
         shown = [
             ast.unparse(one.value)
             for one in nodes

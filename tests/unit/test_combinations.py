@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import cycle, product
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from headscope.capture import CaptureSpec, capture, examine
 from headscope.core.attention import Kind, Layer
 from headscope.errors import Unsupported
 from headscope.mechanisms.base import PassContext
-from tests.support.extent import extent
+from tests.support.extent import extent, mostly_long
 
 from .conftest import TINY, projected
 from .lenses.heads import by_head, mask_of
@@ -87,6 +88,10 @@ CHANGED: dict[str, dict[str, Any]] = {
     "pasta": {},
     "ablate": {"heads": ["0.1", "1.2"], "how": "uniform"},
 }
+
+
+# Every model by softmax, and by one of the other mechanisms.
+SOME = [*product(CASES, ["softmax"]), *zip(CASES, cycle(name for name in MECHANISMS if name != "softmax"))]
 
 
 @pytest.fixture(scope="module", params=list(CASES))
@@ -219,7 +224,9 @@ def parameters(mechanism: str, model: Model, specials: int) -> dict[str, Any]:
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(seed=st.integers(0, 2**20), n=st.sampled_from([1, 5, 9, 13]))
-@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize(
+    ("case", "mechanism"), mostly_long(product(CASES, MECHANISMS), *SOME), indirect=["case"], scope="module"
+)
 def test_every_lens_is_right(case: tuple[Model, Kind], mechanism: str, seed: int, n: int) -> None:
     """Within 1e-4 of the definition, relative to the norm of the map (weights: 2e-5 absolute, float32 against float64, where the mechanism is softmax)."""
     model, kind = case

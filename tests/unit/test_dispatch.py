@@ -161,7 +161,7 @@ def _start_second_device() -> None:
     torch._lazy.ts_backend.init()
 
 
-@pytest.mark.parametrize("family", ["bert", "llama", "gemma2"])
+@pytest.mark.parametrize("family", mostly_long(["bert", "llama", "gemma2"], "gemma2"))
 def test_everything_is_as_on_one_device(family: str, second_device: str) -> None:
     """The middle layer is on another device than what is before and after it."""
     layers, *others = LAYERS[family]

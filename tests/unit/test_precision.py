@@ -65,7 +65,7 @@ def state(module: Any) -> list[Any]:
 
 
 @variants("kind", ["bfloat16", "float16", "mixed"], crossed=False)
-@variants("name", list(MADE))
+@variants("name", list(MADE), short=3)
 def test_half_precision_is_analysed_in_float32(name: str, kind: str) -> None:
     """The maps are those of a float32 copy; afterwards every tensor, and the module's own output, is the very same."""
     module = made(name, kind)
@@ -80,7 +80,7 @@ def test_half_precision_is_analysed_in_float32(name: str, kind: str) -> None:
 
 
 @variants("kind", list(HALF), crossed=False)
-@variants("name", list(MADE))
+@variants("name", list(MADE), short=3)
 def test_half_precision_on_request(name: str, kind: Any) -> None:
     """Asked to compute in the module's own type, Headscope gives its eager weights within four roundings of that type."""
     module = made(name, kind)

@@ -120,7 +120,7 @@ def case(request: pytest.FixtureRequest) -> tuple[str, Any, Matrix, Matrix, dict
     return request.param, loaded, *weights(find(loaded.module)), turned
 
 
-@variants("offset", [0, 1, -3, 37, 1000])
+@variants("offset", [0, 1, -3, 37, 1000], short=3)
 def test_spectrum_at_an_offset(case: Any, offset: int) -> None:
     """Every column within 1e-4; of normalised queries and keys the size is left out, and the sum over heads refused."""
     name, loaded, query, key, turned = case

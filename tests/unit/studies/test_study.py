@@ -31,7 +31,7 @@ from . import slow
 from .texts import rows, texts
 
 CHOSEN = ("entropy", "patterns", "special_tokens", "residual_ratio", "leverage", "output_overlap", "mixing_ratio")
-COUNT = extent(30, 10)
+COUNT, LONGER = extent(30, 10), extent(36, 24)
 
 
 @pytest.fixture(scope="module")
@@ -284,7 +284,7 @@ def test_a_plan_holds_no_texts() -> None:
 
 def study_of_chunks(model: Model, chunks: Path, path: Path) -> None:
     """Save a study whose finished chunks are kept in a folder."""
-    headscope.study(model, texts(36), measures=("entropy", "patterns"), checkpoint=chunks).save(path)
+    headscope.study(model, texts(LONGER), measures=("entropy", "patterns"), checkpoint=chunks).save(path)
 
 
 def killed_study(model: Model, chunks: Path, path: Path) -> None:
@@ -311,9 +311,9 @@ def test_a_killed_study_goes_on_and_gives_the_same_digits(
     assert len(done) == 2
     forked(study_of_chunks, (minilm, folder, path))
     assert all(file.stat().st_mtime_ns == at for file, at in done.items())
-    assert len(list(folder.glob("*.safetensors"))) == 6
-    undisturbed = headscope.study(minilm, texts(36), measures=("entropy", "patterns"))
+    assert len(list(folder.glob("*.safetensors"))) == LONGER // 6
+    undisturbed = headscope.study(minilm, texts(LONGER), measures=("entropy", "patterns"))
     resumed = headscope.Study.open(path)
     assert resumed.id == undisturbed.id
     same(resumed, undisturbed)
-    assert resumed.inputs == 36
+    assert resumed.inputs == LONGER

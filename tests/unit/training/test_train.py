@@ -23,6 +23,7 @@ from models import data, evaluate, tasks, train, twin
 from models.data import IGNORED, TAGS
 from models.objectives import CLASSES, logits, loss
 from models.train import EVERY, Recipe, Run
+from tests.support.extent import mostly_long
 
 from .small import HOPFIELD, JUMP, SHAPE, ids, module_of, source_of, texts, tokenizer
 
@@ -95,7 +96,7 @@ def test_seeds_decide(tmp_path):
     assert not same(learned(runs[0]), learned(runs[2]))
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("objective", mostly_long(OBJECTIVES, "causal-lm", "words"))
 def test_every_objective_learns_a_batch_by_heart(tmp_path, objective):
     batch = source_of(objective).batch(0)
     module = fresh(objective, HOPFIELD) if objective != "words" else module_of("words", labels=TAGS)
@@ -147,7 +148,11 @@ def test_the_learning_rate_rises_and_falls():
 
 @pytest.mark.parametrize(
     ("objective", "mechanism"),
-    [("masked-lm", HOPFIELD), ("causal-lm", HOPFIELD), ("words", JUMP), ("images", HOPFIELD)],
+    mostly_long(
+        [("masked-lm", HOPFIELD), ("causal-lm", HOPFIELD), ("words", JUMP), ("images", HOPFIELD)],
+        ("words", JUMP),
+        ("images", HOPFIELD),
+    ),
 )
 def test_what_is_shipped_is_what_was_measured(tmp_path, monkeypatch, objective, mechanism):
     """Through headscope.load, in float32, to 1e-4."""
