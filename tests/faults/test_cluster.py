@@ -16,7 +16,7 @@ from safetensors.numpy import load
 from headscope.jobs import celery
 from tests.faults.test_storage import flip
 from tests.support.cluster import Cluster
-from tests.support.extent import extent, mostly_long
+from tests.support.extent import mostly_long
 from tests.support.server import SLOW, Server, eventually, gone
 from tests.unit import pictures
 
@@ -233,9 +233,10 @@ def test_told_to_stop(cluster: Cluster) -> None:
     ends(cluster, id_)
 
 
+@pytest.mark.long
 def test_server_told_to_stop(cluster: Cluster) -> None:
     """A server that stops or is killed loses no job."""
-    for how in extent((signal.SIGTERM, signal.SIGKILL), (signal.SIGKILL,)):
+    for how in (signal.SIGTERM, signal.SIGKILL):
         (other,) = cluster.others
         id_ = other.submit(**slow())
         waiting = other.submit(**quick())

