@@ -69,7 +69,6 @@ def test_killed_worker_costs_nothing_but_time(shared: Server) -> None:
     accounted(server, before + 3)
 
 
-@pytest.mark.long
 def test_the_process_that_forks_workers_is_killed(shared: Server) -> None:
     """The worker ends with it, and the next job runs in one of a new process."""
     server, before = shared, jobs_by_status(shared).total()
