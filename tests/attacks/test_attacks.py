@@ -12,7 +12,7 @@ from tests.support.extent import extent, mostly_long
 
 SECONDS = extent(3.0, 0.5)
 # One of each kind: connections, files, requests that cost much to read, responses that are not read.
-SHORT = "strangers-withhold-bodies slow-heads many-keys deep-nesting image-bombs many-streams slow-map-readers parquet-bombs".split()
+SHORT = "strangers-withhold-bodies many-keys deep-nesting image-bombs many-streams slow-map-readers".split()
 # Without the limits, others wait for 6 to 85 s. The bound is five times the target, because other tests may run on the machine.
 BUSY = 5
 

@@ -33,7 +33,7 @@ def said(visit: Visit) -> str:
     return "".join(visit.tokens.all_text_contents()).lower()
 
 
-@variants(("text", "pair"), list(zip(HOSTILE[::2], HOSTILE[1::2], strict=True)), short=5)
+@variants(("text", "pair"), list(zip(HOSTILE[::2], HOSTILE[1::2], strict=True)), short=3)
 def test_is_only_text(page: Visit, text: str, pair: str) -> None:
     """No dialog, no violation, no node, no handler: its letters on screen, in their boxes, and that is all."""
     nodes = page.page.evaluate(NODES)

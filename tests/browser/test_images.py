@@ -27,6 +27,7 @@ OVERLAPS = """(caption) => {
 SVG = "{http://www.w3.org/2000/svg}"
 
 
+@pytest.mark.long
 def test_an_example_with_an_image(visit: Visit, tmp_path: Path) -> None:
     """It brings its model, its head and its image; the overlay can be thinned and the image beside it left out, in the link, by undo and on paper."""
     visit.page.set_viewport_size({"width": 1366, "height": 768})

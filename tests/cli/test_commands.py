@@ -374,7 +374,7 @@ def test_worker_needs_a_cluster(home: Path) -> None:
     """A database and a Redis that are not set, or not reachable, are reported in one line."""
     assert "HEADSCOPE_REDIS_URL" in refusal(run(home, "worker"), "internal")
     refusal(run(home, "worker", redis_url=NOWHERE["redis_url"]), "invalid-setting")
-    refusal(process(home, "worker", **NOWHERE), "database-unavailable")
+    refusal(run(home, "worker", **NOWHERE), "database-unavailable")
 
 
 @variants(

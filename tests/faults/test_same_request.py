@@ -7,11 +7,14 @@ import socket
 from collections.abc import Sequence
 
 import httpx
+import pytest
 
-from tests.support.cluster import both_deployments
+from tests.support.extent import mostly_long
 from tests.support.server import API, Server
 
-pytestmark = both_deployments
+pytestmark = pytest.mark.parametrize(
+    "server", mostly_long(["embedded", "cluster"], "cluster"), indirect=True, scope="session"
+)
 CLIENTS = 100
 BODY = {"model": "bert", "text": "A hundred clients ask the same, and the first hangs up."}
 

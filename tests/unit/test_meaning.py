@@ -79,7 +79,7 @@ def canonical(expected: str) -> str:
     ids=["own", "common", "later", "unseen", "fourth", "fifth", "sixth"],
 )
 def test_sentences_mean_what_was_written_down_before(analysis, encoder, sentences):
-    sentences = dict(list(sentences.items())[:: extent(1, 6)])
+    sentences = dict(list(sentences.items())[:: extent(1, 12)])
     answers = {said: meaning(analysis, said, encoder) for said in sentences}
     differing = {
         said: answers[said]
