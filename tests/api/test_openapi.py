@@ -72,7 +72,7 @@ def test_methods(embedded: Server, path: str) -> None:
     for method in ("PUT", "OPTIONS", "TRACE"):
         answer = embedded.client.request(method, filled)
         assert answer.status_code == 405
-        assert answer.headers["allow"].split(", ") == [one.upper() for one in DOCUMENT["paths"][path]]
+        assert sorted(answer.headers["allow"].split(", ")) == [one.upper() for one in sorted(DOCUMENT["paths"][path])]
 
 
 def test_generated_requests(tmp_path: Path, models: Path) -> None:
