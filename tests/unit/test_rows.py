@@ -70,7 +70,7 @@ def rows(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     monkeypatch.setattr("headscope.capture.batch.BLOCK_BYTES", 64)
     monkeypatch.setattr("headscope.capture.interface.BLOCK_BYTES", 64)
     monkeypatch.setattr("headscope.capture.interface.LONG", 1)
-    monkeypatch.setattr("headscope.capture.deferred.ROW_BYTES", 4096)
+    monkeypatch.setattr("headscope.capture.deferred.ROWS_BYTES", 4096)
     monkeypatch.setattr("headscope.capture.deferred.FEWEST_ROWS", 1)
     monkeypatch.setattr("headscope.analysis.reader.RowwiseReader", Counting)
     return counts

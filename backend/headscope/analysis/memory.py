@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from math import inf, prod
 
 from ..core.attention import BLOCK_BYTES
-from ..core.rows import HEAD_BYTES, HEADS_AT_ONCE
+from ..core.rows import HEAD_BYTES, HEADS_AT_ONCE, ROWS_BYTES
 from ..effects.base import EffectMethod
 from ..errors import BudgetExceeded, Unknown
 from ..lenses import LENSES
@@ -102,7 +102,7 @@ class MemoryPlan:
             sides, lenses = self.queries + self.keys, sum(1 for name in self.readings if LENSES[name].of == "heads")
             heads = HEADS_AT_ONCE if self.queries * self.keys * FLOAT <= HEAD_BYTES else 1
             return (
-                BLOCKS * max(BLOCK_BYTES, ROWS * self.keys * FLOAT)
+                BLOCKS * max(ROWS_BYTES, ROWS * self.keys * FLOAT)
                 + heads * lenses * sides * ROW_FLOATS * (self.width + ROWS) * FLOAT
             )
         return self.map_work_bytes

@@ -11,16 +11,17 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ..core.attention import Layer, at_once
+from ..core.attention import Layer
+from ..core.rows import ROWS_BYTES
 from ..mechanisms.base import Pass, Scores
 from .interface import Mask
-from .parallel import each
+from .parallel import each, threads
 from .recording import all_finite, not_finite
 from .sites import Site
 
-# Weights of the queries that are computed at once on a processor: they stay in its cache while they are read.
-ROW_BYTES = 1024 * 1024
-FEWEST_ROWS = 32  # products of fewer rows with all keys are slow
+# How many rows, of all heads of a block together, a thread of a processor computes at once: it reads keys and values, which are larger than its cache, again
+# for each of them, so fewer rows are slow; more gain nothing. There are FEWEST_ROWS of each head, also where these have more than ROWS_BYTES.
+FEWEST_ROWS, MOST_ROWS = 32, 128
 T = TypeVar("T")
 
 
@@ -54,8 +55,10 @@ class DeferredWeights:
 
     def _size(self, heads: int) -> int:
         """Return how many queries are computed at once."""
-        most = at_once(ROW_BYTES, self._layer.output.device)
-        return max(FEWEST_ROWS, most // (heads * self._values.shape[1] * 4))
+        of_query = heads * self._values.shape[1] * 4  # bytes
+        if self._layer.output.device.type == "cpu":
+            return max(FEWEST_ROWS, min(MOST_ROWS // heads, ROWS_BYTES // threads() // of_query))
+        return max(FEWEST_ROWS, 2 * ROWS_BYTES // of_query)
 
     def whole(self) -> Layer:
         """Return the heads with all of their weights [H, Q, K]. Raises NonFinite."""

@@ -10,6 +10,8 @@ GROUP = 64  # keys
 # not grow with either.
 HEADS_AT_ONCE = 4
 HEAD_BYTES = 64 * 1024 * 1024
+# Weights of the rows that all threads of a processor compute at the same time: its cache holds them while they are read. A GPU computes twice as many.
+ROWS_BYTES = 8 * 1024 * 1024
 
 
 def largest_weights(layer: Layer) -> tuple[Tensor, Tensor]:
