@@ -19,8 +19,8 @@ from .parallel import each, threads
 from .recording import all_finite, not_finite
 from .sites import Site
 
-# How many rows, of all heads of a block together, a thread of a processor computes at once: it reads keys and values, which are larger than its cache, again
-# for each of them, so fewer rows are slow; more gain nothing. There are FEWEST_ROWS of each head, also where these have more than ROWS_BYTES.
+# Fewest rows of each head, and most of all heads of a block together, that a thread of a processor computes at once. It reads keys and values, which are larger
+# than its cache, again for every block of rows, so fewer rows are slow; more gain nothing. FEWEST_ROWS may exceed ROWS_BYTES.
 FEWEST_ROWS, MOST_ROWS = 32, 128
 T = TypeVar("T")
 

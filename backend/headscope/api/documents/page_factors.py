@@ -31,7 +31,7 @@ MARGIN = 2.0
 def pack(factors: Factors) -> bytes:
     """Return a safetensors document like that of a file of factors: rounded tensors are int16 with `<name>.scale` float32 [D], and `error` [2] estimates the errors.
 
-    These are the error of an entry, with SINGLE_ERROR, and the sum of the errors of a row without it: so much is any sum over keys off.
+    These are the error of an entry, including SINGLE_ERROR, and the sum of the errors of a row without it, which bounds that of a sum over any keys.
     """
     described, tensors = split(factors)
     exact = {name: _narrow(name, values) for name, values in tensors.items()}
