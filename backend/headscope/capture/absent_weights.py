@@ -11,6 +11,7 @@ from torch.overrides import TorchFunctionMode
 
 from ..errors import HeadscopeError, Unsupported
 from ..models.dispatch import is_offloaded
+from ..models.parts import every_part
 
 ABSENT = (
     "This model uses weights outside of the modules that hold them, where they are not in memory if it is offloaded, so its results would be wrong. "
@@ -52,4 +53,4 @@ def _watched() -> Iterator[None]:
 
 def watched(module: Any) -> AbstractContextManager[None]:
     """Raise Unsupported within this context if the module uses an offloaded weight that is not in memory."""
-    return _watched() if any(map(is_offloaded, module.modules())) else nullcontext()
+    return _watched() if any(map(is_offloaded, every_part(module))) else nullcontext()

@@ -17,6 +17,7 @@ from ..mechanisms.base import Pass
 from ..models import free_memory
 from ..models.loading import DTYPES, Model
 from ..models.modules import is_out_of_memory
+from ..models.parts import every_part
 from ..models.support import IMAGE
 from ..models.tokens import Encoded
 from ..models.widening import widen_at_once
@@ -78,8 +79,8 @@ def _examined(model: Model, dtype: str, pictured: bool) -> AttentionSites:
 def _structure(module: Any) -> Any:
     """Return a value that changes when parts are replaced or wrapped (adapters), hooks are added, or a forward method is replaced."""
     return [
-        (name, type(part), *part._forward_hooks, "|", *part._forward_pre_hooks, "forward" in vars(part))  # noqa: SLF001
-        for name, part in module.named_modules()
+        (type(part), *part._modules, "|", *part._forward_hooks, "|", *part._forward_pre_hooks, "forward" in vars(part))  # noqa: SLF001
+        for part in every_part(module)
     ]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
@@ -198,14 +197,13 @@ def _padded_values(model: Model, one: ModelInput, sites: AttentionSites, kind: K
 
 def forward_options(model: Model) -> dict[str, Any]:
     """Return the options of every forward pass: a dictionary as output, and no cache."""
-    accepted = inspect.signature(model.module.forward).parameters
-    return {"return_dict": True} | ({"use_cache": False} if "use_cache" in accepted else {})
+    return {"return_dict": True} | ({"use_cache": False} if "use_cache" in model.forward_arguments else {})
 
 
 def options_at(model: Model, position: int | None) -> tuple[dict[str, Any], int | None]:
     """Return the options of a pass of which only the logits at a token matter, and the row [B, row, vocabulary] where they are; None stands for all of them."""
     options = forward_options(model)
-    if position is None or "logits_to_keep" not in inspect.signature(model.module.forward).parameters:
+    if position is None or "logits_to_keep" not in model.forward_arguments:
         return options, position
     return {**options, "logits_to_keep": torch.tensor([position], device=model.device)}, 0
 

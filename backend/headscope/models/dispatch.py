@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..core.lazy import Tensor, torch
+from .parts import every_part
 
 
 def hooks_of(part: Any) -> tuple[Any, ...]:
@@ -22,7 +23,7 @@ def is_offloaded(part: Any) -> bool:
 
 def execution_device(module: Any) -> torch.device | None:
     """Return the device of the module's inputs, or of those of its first part that accelerate moves; None if it moves none."""
-    hooks = (hook for part in module.modules() for hook in hooks_of(part) if _places(hook))
+    hooks = (hook for part in every_part(module) for hook in hooks_of(part) if _places(hook))
     first = next(hooks, None)
     return None if first is None else torch.device(first.execution_device)
 

@@ -383,7 +383,7 @@ class Model:
             arguments["decoder_input_ids"] = torch.tensor([read], device=device)
         # Models without an embedding of types read them as something else: GPT-2 and XLM as words, PaliGemma as the end of an image.
         types = getattr(self.module.config, "type_vocab_size", None)
-        if types and "token_type_ids" in self._accepted and self.facts.kind == "encoder":
+        if types and "token_type_ids" in self.forward_arguments and self.facts.kind == "encoder":
             most = int(types) - 1
             arguments["token_type_ids"] = torch.tensor([encoded.type_ids], device=device).clamp_max(most)
         return arguments
@@ -392,12 +392,18 @@ class Model:
         pixels = encoded.pixels.to(self.device, self.module.dtype) if encoded.pixels is not None else None
         arguments: dict[str, Any] = {"pixel_values": pixels}
         known = self.facts.patches
-        if known and encoded.grid and encoded.grid.size != known.size and "interpolate_pos_encoding" in self._accepted:
+        if (
+            known
+            and encoded.grid
+            and encoded.grid.size != known.size
+            and "interpolate_pos_encoding" in self.forward_arguments
+        ):
             arguments["interpolate_pos_encoding"] = True  # as the model does for other image sizes
         return arguments
 
     @cached_property
-    def _accepted(self) -> frozenset[str]:
+    def forward_arguments(self) -> frozenset[str]:
+        """Names of the arguments of the module's forward pass."""
         return frozenset(inspect.signature(self.module.forward).parameters)
 
     def probe(self, seed: int = 0, pictured: bool = False) -> Encoded:

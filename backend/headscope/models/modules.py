@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from itertools import count
 from operator import itemgetter
@@ -15,6 +15,7 @@ from ..core.lazy import Tensor, torch
 from ..errors import Unsupported
 from . import widening
 from .dispatch import hooks_of, is_offloaded, persistent
+from .parts import every_part, own_tensors
 from .quantisation import in_own_type, is_plain, is_quantised, lacks_arithmetic
 
 ELSEWHERE = (
@@ -45,25 +46,19 @@ def unwrap(module: Any) -> Any:
     Raises Unsupported for compiled parts, weights that no hook of accelerate brings into memory or to where they are needed, and integers as weights.
     """
     module = _inside(module)
-    if any(type(part).__name__ == "OptimizedModule" for part in module.modules()):
+    parts = every_part(module)
+    if any(type(part).__name__ == "OptimizedModule" for part in parts):
         raise Unsupported(COMPILED)
-    parts = list(module.modules())
     for part in parts:
-        meta = any(tensor.is_meta for tensor in _own(part))
+        meta = any(tensor.is_meta for tensor in own_tensors(part))
         if meta and not is_offloaded(part):
             raise Unsupported(ELSEWHERE)
         if is_quantised(part) and (meta or lacks_arithmetic(part)):
             raise Unsupported(OFFLOADED if meta else INTEGERS)
-    devices = {tensor.device for part in parts for tensor in _own(part) if not tensor.is_meta}
+    devices = {tensor.device for part in parts for tensor in own_tensors(part) if not tensor.is_meta}
     if len(devices) > 1 and not any(map(hooks_of, parts)):
         raise Unsupported(SPREAD)
     return module
-
-
-def _own(part: Any) -> list[Tensor]:
-    """Return the parameters and buffers of a part itself."""
-    tables = (part._parameters, part._buffers)  # noqa: SLF001 - many times faster than its methods
-    return [one for table in tables for one in table.values() if one is not None]
 
 
 def _inside(module: Any) -> Any:
@@ -94,15 +89,20 @@ def exclusive(module: Any) -> Iterator[None]:
     if id(module) in mine:
         yield
         return
-    with ExitStack() as held:
-        with _registry:
-            owners = [*module.modules(), *configurations(module)]
-            known = sorted((_lock_of(owner) for owner in owners), key=itemgetter(1))
+    with _registry:
+        owners = [*every_part(module), *configurations(module)]
+        known = sorted((_lock_of(owner) for owner in owners), key=itemgetter(1))
+    held = []
+    try:
         for _, _, lock in known:
-            held.enter_context(lock)
+            lock.acquire()
+            held.append(lock)
         mine.add(id(module))
-        held.callback(mine.discard, id(module))
         yield
+    finally:
+        mine.discard(id(module))
+        for lock in reversed(held):
+            lock.release()
 
 
 def _lock_of(owner: Any) -> tuple[ReferenceType[Any], int, Any]:
@@ -123,7 +123,10 @@ def _forget(name: int, gone: ReferenceType[Any]) -> None:
 def configurations(module: Any) -> list[Any]:
     """Return every configuration object of the module's parts once, including nested ones."""
     found: dict[int, Any] = {}
-    waiting = [vars(part).get("config") for part in module.modules()]
+    # Most parts share one object.
+    waiting = list(
+        {id(one): one for part in every_part(module) if (one := vars(part).get("config")) is not None}.values()
+    )
     while waiting:
         config = waiting.pop()
         if callable(getattr(type(config), "to_json_string", None)) and id(config) not in found:
@@ -158,10 +161,9 @@ def configured(module: Any) -> Iterator[None]:
 @contextmanager
 def evaluating(module: Any) -> Iterator[None]:
     """Run the module in eval mode and uncompiled; the mode of each part is restored on exit."""
-    training = [part for part in module.modules() if part.training]
-    compiled = [
-        (vars(part), call) for part in module.modules() if (call := getattr(part, COMPILED_CALL, None)) is not None
-    ]
+    parts = every_part(module)
+    training = [part for part in parts if part.training]
+    compiled = [(vars(part), call) for part in parts if (call := getattr(part, COMPILED_CALL, None)) is not None]
     try:
         if training:
             module.eval()
@@ -204,7 +206,7 @@ def converted(module: Any, dtype: torch.dtype) -> Iterator[None]:
 
 def _sorted(module: Any) -> tuple[list[Any], list[Any], list[Any]]:
     """Return the parts that are quantised, the others, and those of all that are offloaded."""
-    parts = list(module.modules())
+    parts = every_part(module)
     quantised = [part for part in parts if is_quantised(part)]
     chosen = set(map(id, quantised))
     return quantised, [part for part in parts if id(part) not in chosen], [part for part in parts if is_offloaded(part)]
@@ -212,7 +214,7 @@ def _sorted(module: Any) -> tuple[list[Any], list[Any], list[Any]]:
 
 def _convertible(parts: list[Any], dtype: torch.dtype) -> list[Tensor]:
     """Return the parameters and buffers of the parts that are in memory and to be converted to `dtype`."""
-    own = {id(one): one for part in parts for one in _own(part)}
+    own = {id(one): one for part in parts for one in own_tensors(part)}
     others = [one for one in own.values() if one.dtype != dtype and is_plain(one) and not one.is_meta]
     wide = torch.finfo(dtype).bits
     if all(torch.finfo(tensor.dtype).bits <= wide for tensor in others):

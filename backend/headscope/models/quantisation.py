@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from ..core.lazy import Tensor, torch
+from .parts import every_part
 
 
 def is_plain(tensor: Any) -> bool:
@@ -29,7 +30,7 @@ def is_quantised(part: Any) -> bool:
 
 def quantised_parts(module: Any) -> list[Any]:
     """Return the quantised linear layers of a module."""
-    return [part for part in module.modules() if is_quantised(part)]
+    return [part for part in every_part(module) if is_quantised(part)]
 
 
 def packages(module: Any) -> str:

@@ -10,6 +10,7 @@ from weakref import WeakSet
 
 from ..core.lazy import Tensor, torch
 from .dispatch import hooks_of
+from .parts import every_part
 from .quantisation import is_plain
 
 # Weights are widened part by part if all together would take more bytes than this in addition.
@@ -95,7 +96,7 @@ def large_parts(module: Any, parts: list[Any], dtype: torch.dtype) -> list[Any]:
 
 def widen_at_once(module: Any, dtype: torch.dtype) -> bool:
     """Widen all weights of the module at once from now on. Return whether that is a change."""
-    changed = bool(large_parts(module, list(module.modules()), dtype))
+    changed = bool(large_parts(module, every_part(module), dtype))
     if changed:
         _at_once.add(module)
     return changed
