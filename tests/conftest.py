@@ -33,9 +33,6 @@ CLUSTERS = {
     "disturbed": re.compile(r"^tests/faults/test_(celery|chaos|cluster|matrix|studies|users)\.py"),
 }
 
-# Files with a browser run in two processes: in one of them, they could take longer than all the others in the other processes.
-BROWSERS = 2
-
 gc.disable()  # until all tests are imported, which stay
 atexit.register(gc.freeze)  # so they need not be traversed at the end
 
@@ -67,24 +64,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class FewFixtures(LoadFileScheduling):
-    """Distributes files, so that what takes long to start is started by few processes.
+    """Distributes files, so that what takes long to start is started once.
 
-    One process runs all tests of a shared cluster: each process that did would start one, ten seconds of processor time. The files with a browser, which share it and a
-    server with models, 15 seconds, are in as many parts as BROWSERS. Any other file is one process's, too.
+    One process runs all tests of a shared cluster, ten seconds of processor time to start, and one all files with a browser, which share it and a server with models, 15
+    seconds: they take three quarters of the time of all tests. Any other file is one process's, too.
     """
-
-    def __init__(self, config: pytest.Config, log: Any) -> None:
-        super().__init__(config, log)
-        self._parts: dict[str, int] = {}
 
     def _split_scope(self, nodeid: str) -> str:
         for name, tests in CLUSTERS.items():
             if tests.search(nodeid):
                 return name
-        file = str(super()._split_scope(nodeid))
-        if not file.startswith("tests/browser/"):
-            return file
-        return f"browser-{self._parts.setdefault(file, len(self._parts) % BROWSERS)}"
+        return "browser" if nodeid.startswith("tests/browser/") else str(super()._split_scope(nodeid))
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FewFixtures:

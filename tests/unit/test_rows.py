@@ -140,7 +140,9 @@ def test_models(tiny: Model, rows: list[int], tokens: int) -> None:
 def test_threads(tiny: Model, rows: list[int], most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Heads, or rows, that are computed at the same time give the same, and torch keeps its threads."""
     monkeypatch.setattr("headscope.capture.batch.HEAD_BYTES", most)
-    monkeypatch.setattr("headscope.capture.deferred.ROWS_BYTES", 3 * 8 * 180 * 4)  # eight rows for each of three threads
+    monkeypatch.setattr(
+        "headscope.capture.deferred.ROWS_BYTES", 3 * 8 * 180 * 4
+    )  # eight rows for each of three threads
     request, threads = {"token_ids": numbers(180)}, torch.get_num_threads()
     one = analyse(tiny, **request)
     torch.set_num_threads(3)
