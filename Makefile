@@ -150,12 +150,12 @@ $(VENV)/.tools: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@touch $@
 
 # While the page is built.
-$(VENV)/.torch: pyproject.toml constraints.txt | $(VENV)/.tools
+$(VENV)/.torch: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(PIP) "$(TORCH)"
 	@touch $@
 
 # Where Python may not write bytecode, every process would compile the package anew: 0.3 s of each server's start.
-$(VENV)/.serve: pyproject.toml constraints.txt hatch_build.py | $(VENV)/.torch
+$(VENV)/.serve: pyproject.toml constraints.txt hatch_build.py | $(VENV)/.torch $(VENV)/.tools
 	$(UV) --editable . || $(PIP) --editable .
 	$(BIN)/python -m compileall -q backend
 	@touch $@

@@ -32,5 +32,6 @@ export default defineConfig(({ mode }) => ({
     ...(mode === 'viewer' ? VIEWER : {}),
   },
   server: { proxy: { '/api': server, '/assets/plotly.js': server } },
-  test: { include: ['tests/**/*.test.ts'] },
+  // Files share their modules, so that each is compiled once: a third of the time.
+  test: { include: ['tests/**/*.test.ts'], isolate: false },
 }))
