@@ -48,15 +48,21 @@ class _Causal:
 def project_prefix(
     weights: Tensor, V: Tensor, output: Tensor, epsilon: float
 ) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor], Span | None]:
-    """Project causal rows [H, N, N] on the values V [G, N, D] of the keys up to each row, in float64: map, kept share [H, N], the factor of all values, and span."""
+    """Project causal rows [H, N, N] on the values V [G, N, D] of the keys up to each row, in float64: map, kept share [H, N], the factor of all values, and span.
+
+    The map is `weights` itself if no row has a null space.
+    """
     n, width = V.shape[1:]
-    weights, kept = weights.contiguous(), weights.new_ones(weights.shape[:2])
+    kept = weights.new_ones(weights.shape[:2])
     if n > width:
+        weights = weights.contiguous()
         task, rows = _Causal(weights, V, torch.empty_like(weights), kept), PrefixRows(V, weights.dtype, epsilon)
         return task.projected, kept, rows.factor, _long_rows(task, output, rows)
     whole = factorise(gram_matrix(V))
     unproven = (whole[1] > safe_condition(n, width, epsilon)).nonzero().flatten().tolist()
-    projected = weights.clone() if unproven else weights
+    if not unproven:
+        return weights, kept, whole, None
+    weights, projected = weights.contiguous(), weights.clone(memory_format=torch.contiguous_format)
     for group in unproven:
         _unproven_rows(_Causal(weights, V, projected, kept), group, n, epsilon)
     return projected, kept, whole, None

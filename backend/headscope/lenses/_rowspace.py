@@ -178,7 +178,7 @@ def _project_prefix(weights: Tensor, V: Tensor, output: Tensor, epsilon: float) 
     n, width = V.shape[1:]
     projected, kept, factor, span = project_prefix(weights, V, output, epsilon)
     identical = torch.full(weights.shape[:1], n <= width, device=weights.device)
-    if n <= width:
+    if n <= width and projected is not weights:
         identical &= (projected == weights).all(-1).all(-1)
     whole = facts_of(V, factor, epsilon, weights)
     return replace(whole, map=projected, identical=identical, kept=kept, span=span)
