@@ -9,6 +9,7 @@ import argparse
 import json
 import subprocess
 import sys
+import time
 from datetime import UTC, datetime
 from importlib import import_module
 from typing import Any
@@ -70,8 +71,9 @@ def main() -> None:
     for name in chosen.names or (record.QUICK if chosen.quick else BENCHMARKS):
         module = import_module(f".{name}", __package__)
         print(f"\n## {name}\n\n{module.__doc__.strip()}\n")
+        started = time.monotonic()
         found[name] = module.measure(**_sizes(name, module, chosen))
-        print(_table(found[name]), flush=True)
+        print(f"{_table(found[name])}\n\nThat took {time.monotonic() - started:.0f} s.", flush=True)
     print(json.dumps(found))
     if not chosen.smallest:
         sys.exit(judge(found, keep=chosen.record))

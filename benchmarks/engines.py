@@ -1,8 +1,9 @@
-"""What other engines read from a model: python -m benchmarks.engines ENGINE FOLDER INPUTS OUT
+"""What other engines read from a model, and how long that takes: python -m benchmarks.engines ENGINE FOLDER INPUTS OUT
 
 INPUTS are lists of token ids, as JSON. OUT becomes a .npz with `weights` [L, H, Q, K], `outputs` [L, H, Q, D], the heads' outputs before the output projection, and
 `logits` [Q, V] if the model has a language head, and from decoders that TransformerLens reads `contributions` [L, H],
-each with the number of the input, and `version`. The exit status is 3, with a sentence, for a model that the engine does not read.
+each with the number of the input, and `version`. `times` are, for the last input, the times of reading the weights of all heads, relative to transformers' own eager
+pass that returns them, in turn. The exit status is 3, with a sentence, for a model that the engine does not read.
 
 TransformerLens's own classes compute the forward pass by code of their own; its bridge, nnsight and interp-engine read the modules of transformers, under its eager
 attention.
@@ -25,7 +26,10 @@ import transformers
 from torch import Tensor
 from transformers import AutoConfig
 
+from .common import interleaved
+
 UNREAD = 3
+REPEATS = 11
 DECODERS = ("gpt2", "llama")
 
 
@@ -41,11 +45,18 @@ class Reading(NamedTuple):
     contributions: Tensor | None = None
 
 
+class Opened(NamedTuple):
+    """A model that an engine has loaded: what reads an input [1, Q], and what reads only the weights of all heads, [L, H, Q, K]."""
+
+    read: Callable[[Tensor], Reading]
+    weights: Callable[[Tensor], Tensor]
+
+
 class Unread(Exception):
     """The engine does not read this model."""
 
 
-def transformer_lens(folder: Path, inputs: list[Tensor]) -> list[Reading]:
+def transformer_lens(folder: Path) -> Opened:
     """Read with HookedTransformer or HookedEncoder, which have forward passes of their own."""
     import transformer_lens
     from transformer_lens import loading_from_pretrained as loading
@@ -72,10 +83,10 @@ def transformer_lens(folder: Path, inputs: list[Tensor]) -> list[Reading]:
             model.load_and_process_state_dict(
                 state, fold_ln=False, center_writing_weights=False, center_unembed=False, fold_value_biases=False
             )
-    return [_cached(model, ids, settings.n_layers, config) for ids in inputs]
+    return _lens(model, settings.n_layers, config)
 
 
-def bridge(folder: Path, inputs: list[Tensor]) -> list[Reading]:
+def bridge(folder: Path) -> Opened:
     """Read with the bridge of TransformerLens 4 to the modules of transformers."""
     from transformer_lens.model_bridge import TransformerBridge
 
@@ -84,33 +95,53 @@ def bridge(folder: Path, inputs: list[Tensor]) -> list[Reading]:
         model = TransformerBridge.boot_transformers(str(folder), device="cpu", dtype=torch.float32)
     except ValueError as error:
         raise Unread(f"TransformerBridge has no adapter for {config.model_type}.") from error
-    return [_cached(model, ids, config.num_hidden_layers, config) for ids in inputs]
+    return _lens(model, config.num_hidden_layers, config)
+
+
+def _lens(model: Any, layers: int, config: Any) -> Opened:
+    def weights(ids: Tensor) -> Tensor:
+        _, cache = model.run_with_cache(ids, names_filter=lambda name: name.endswith("attn.hook_pattern"))
+        return _patterns(cache, layers)
+
+    return Opened(lambda ids: _cached(model, ids, layers, config), weights)
+
+
+def _patterns(cache: Any, layers: int) -> Tensor:
+    return torch.stack([cache[f"blocks.{layer}.attn.hook_pattern"][0] for layer in range(layers)])
 
 
 def _cached(model: Any, ids: Tensor, layers: int, config: Any) -> Reading:
     logits, cache = model.run_with_cache(ids)
-    blocks = range(layers)
-    weights = torch.stack([cache[f"blocks.{block}.attn.hook_pattern"][0] for block in blocks])
-    outputs = torch.stack([cache[f"blocks.{block}.attn.hook_z"][0] for block in blocks])  # [L, Q, H, D]
+    outputs = torch.stack([cache[f"blocks.{layer}.attn.hook_z"][0] for layer in range(layers)])  # [L, Q, H, D]
     contributions = None
     if config.model_type in DECODERS:
         heads = cache.stack_head_results(pos_slice=-1)  # [L H, 1, d]
         normed = cache.apply_ln_to_stack(heads, pos_slice=-1)[:, 0] * model.ln_final.w
         contributions = (normed @ model.W_U[:, logits[0, -1].argmax()]).reshape(layers, -1)
-    return Reading(weights, outputs.transpose(1, 2), logits[0] if _has_head(config) else None, contributions)
+    return Reading(
+        _patterns(cache, layers), outputs.transpose(1, 2), logits[0] if _has_head(config) else None, contributions
+    )
 
 
-def nnsight(folder: Path, inputs: list[Tensor]) -> list[Reading]:
+def nnsight(folder: Path) -> Opened:
     """Read with nnsight, inside the forward function of each attention module."""
     from nnsight import NNsight
 
     config = AutoConfig.from_pretrained(folder)
-    module = getattr(transformers, config.architectures[0])
-    model: Any = NNsight(module.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval())
-    return [_traced(model, ids, config) for ids in inputs]
+    model: Any = NNsight(_eager(folder))
+
+    def read(ids: Tensor) -> Reading:
+        attended, logits = _traced(model, ids, config)
+        outputs, weights = (
+            torch.stack([part[place][0] for part in attended]) for place in (0, 1)
+        )  # outputs [L, Q, H, D]
+        return Reading(weights, outputs.transpose(1, 2), logits)
+
+    return Opened(read, lambda ids: torch.stack([weights[0] for _, weights in _traced(model, ids, config)[0]]))
 
 
-def _traced(model: Any, ids: Tensor, config: Any) -> Reading:
+def _traced(model: Any, ids: Tensor, config: Any) -> tuple[list[Any], Tensor | None]:
+    """Return what the attention function of every layer returned, and the logits [Q, V]."""
     with model.trace(input_ids=ids) as tracer:
         read = list().save()  # noqa: C408  nnsight saves what it is called on
         if config.model_type == "albert":  # one module for all layers
@@ -121,8 +152,7 @@ def _traced(model: Any, ids: Tensor, config: Any) -> Reading:
             for attention in _attentions(model, config):
                 read.append(attention.source.attention_interface_1.output)
         output = model.output.save()
-    outputs, weights = (torch.stack([part[place][0] for part in read]) for place in (0, 1))  # outputs [L, Q, H, D]
-    return Reading(weights, outputs.transpose(1, 2), output.logits[0] if _has_head(config) else None)
+    return read, output.logits[0] if _has_head(config) else None
 
 
 def _attentions(model: Any, config: Any) -> list[Any]:
@@ -135,15 +165,21 @@ def _attentions(model: Any, config: Any) -> list[Any]:
     raise Unread(f"No place is known where nnsight would read a {config.model_type}.")
 
 
-def interp_engine(folder: Path, inputs: list[Tensor]) -> list[Reading]:
+def interp_engine(folder: Path) -> Opened:
     """Read with interp-engine's eager backend."""
     import interp_engine as engine
 
     config = AutoConfig.from_pretrained(folder)
     if config.model_type not in DECODERS:
         raise Unread("interp-engine reads decoders only.")
-    model = engine.load_model(str(folder), backend="eager", dtype="float32")
-    return [_addressed(engine, model, ids, config) for ids in inputs]
+    model, layers = engine.load_model(str(folder), backend="eager", dtype="float32"), range(config.num_hidden_layers)
+
+    def weights(ids: Tensor) -> Tensor:
+        points = [engine.Address("attn_probs", layer) for layer in layers]
+        cache = engine.capture(model, ids, points)
+        return torch.stack([cache[point][0] for point in points])
+
+    return Opened(lambda ids: _addressed(engine, model, ids, config), weights)
 
 
 def _addressed(engine: Any, model: Any, ids: Tensor, config: Any) -> Reading:
@@ -156,12 +192,27 @@ def _addressed(engine: Any, model: Any, ids: Tensor, config: Any) -> Reading:
     return Reading(weights, outputs.transpose(1, 2), cache[engine.Address("lm_head")][0])
 
 
+def times(folder: Path, weights: Callable[[Tensor], object], ids: Tensor) -> list[float]:
+    """Return the times of reading the weights of all heads, relative to transformers' eager pass that returns them, of the same repeat."""
+    module = _eager(folder)
+    seconds = interleaved(
+        {"plain": lambda: module(ids, output_attentions=True), "engine": lambda: weights(ids)}, REPEATS
+    )
+    return [one / plain for one, plain in zip(seconds["engine"], seconds["plain"], strict=True)]
+
+
+def _eager(folder: Path) -> Any:
+    """Return the model of transformers, with its eager attention."""
+    module = getattr(transformers, AutoConfig.from_pretrained(folder).architectures[0])
+    return module.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval()
+
+
 def _has_head(config: Any) -> bool:
     return config.architectures[0].endswith(("LMHeadModel", "ForCausalLM", "ForMaskedLM"))
 
 
 # With the package, whose version the table gives.
-ENGINES: dict[str, tuple[str, Callable[[Path, list[Tensor]], list[Reading]]]] = {
+ENGINES: dict[str, tuple[str, Callable[[Path], Opened]]] = {
     "TransformerLens": ("transformer-lens", transformer_lens),
     "TransformerLens bridge": ("transformer-lens", bridge),
     "nnsight": ("nnsight", nnsight),
@@ -171,15 +222,19 @@ ENGINES: dict[str, tuple[str, Callable[[Path, list[Tensor]], list[Reading]]]] = 
 
 def main(engine: str, folder: str, inputs: str, out: str) -> int:
     """Write what the engine reads."""
+    numbers = [torch.tensor([ids]) for ids in json.loads(inputs)]
     try:
         with torch.no_grad():
-            readings = ENGINES[engine][1](Path(folder), [torch.tensor([ids]) for ids in json.loads(inputs)])
+            opened = ENGINES[engine][1](Path(folder))
+            readings = [opened.read(ids) for ids in numbers]
+            taken = times(Path(folder), opened.weights, numbers[-1])
     except Unread as error:
         print(error)
         return UNREAD
     np.savez(
         out,
         version=version(ENGINES[engine][0]),
+        times=taken,
         **{
             f"{part}-{number}": value.float().numpy()
             for number, reading in enumerate(readings)

@@ -1,9 +1,9 @@
 """Headscope beside engines that others wrote, on trained weights: python -m benchmarks.proof [MODEL ...]
 
 For every model and engine: the largest difference of an attention weight, of an entry of a head's output before the output projection (relative to the largest of its
-layer), of a logit, and of a head's direct contribution to one (relative to the largest), over a few
-texts, in float32. A MODEL is a folder or the name of a model on the hub; by default all models that come
-without a hub. Rows are kept in docs/measured/proof.json, from which the table of the docs is made; `make proof` installs the engines.
+layer), of a logit, and of a head's direct contribution to one (relative to the largest), over a few texts, in float32. Then the time of reading the weights of all heads
+of LONGEST tokens, and Headscope's, relative to transformers' eager pass that returns them. A MODEL is a folder or the name of a model on the hub; by default all models
+that come without a hub. Rows are kept in docs/measured/proof.json, from which the table of the docs is made; `make proof` installs the engines.
 """
 
 from __future__ import annotations
@@ -32,10 +32,12 @@ from headscope.models.model import Model
 from headscope.settings import Settings
 from models.reaction_model import tokenizer, unpack
 
-from .engines import ENGINES, UNREAD, Reading
+from .common import Spread
+from .engines import ENGINES, UNREAD, Reading, times
 
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = ROOT / "docs" / "measured" / "proof.json"
+LONGEST = 128
 # TransformerLens 4, beside the version 3 of the environment.
 BRIDGE = ROOT / "build" / "transformer-lens-4"
 TEXTS = (
@@ -115,12 +117,22 @@ def compare(name: str, source: str, texts: tuple[str, ...]) -> Iterator[tuple[st
     folder = model.source.folder
     revision = model.source.revision if model.source.hub else _digest(folder)
     inputs = [[token.id for token in model.encode(text).tokens] for text in texts]
+    every = [number for ids in inputs for number in ids]
+    inputs.append((every * LONGEST)[:LONGEST])  # the last one is timed
     ours = [_read(model, ids) for ids in inputs]
+    with torch.no_grad():
+        mine = times(folder, lambda ids: _weights(model, ids[0].tolist()), torch.tensor([inputs[-1]]))
     for engine in ENGINES:
-        version, theirs = _ask(engine, folder, inputs)
+        version, theirs, taken = _ask(engine, folder, inputs)
         if theirs:
             row = {"model": name, "revision": revision, "engine": f"{engine} {version}"}
+            row |= {"time": Spread.of(taken).text(1, 2), "our time": Spread.of(mine).text(1, 2)}
             yield f"{name}, {engine}", row | _largest([_difference(*pair) for pair in zip(ours, theirs, strict=True)])
+
+
+def _weights(model: Model, ids: list[int]) -> Any:
+    """Return the weights of all heads as the library gives them."""
+    return headscope.analyze(model, token_ids=ids, lenses=("weights",), measures=()).maps["weights"]
 
 
 def _read(model: Model, ids: list[int]) -> Reading:
@@ -145,8 +157,8 @@ def _read(model: Model, ids: list[int]) -> Reading:
     return Reading(stack(weights), stack(outputs), logits, contributions)
 
 
-def _ask(engine: str, folder: Path, inputs: list[list[int]]) -> tuple[str, list[Reading]]:
-    """Return the version of the engine and what it reads, nothing if it does not read the model.
+def _ask(engine: str, folder: Path, inputs: list[list[int]]) -> tuple[str, list[Reading], list[float]]:
+    """Return the version of the engine, what it reads and the times of that, nothing if it does not read the model.
 
     In a process of its own, because engines change torch and transformers when they are imported.
     """
@@ -158,11 +170,11 @@ def _ask(engine: str, folder: Path, inputs: list[list[int]]) -> tuple[str, list[
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
         if done.returncode == UNREAD:
             print(f"{engine}: {done.stdout.strip()}")
-            return "", []
+            return "", [], []
         if done.returncode:
             raise SystemExit(f"{engine} failed with {folder}:\n{done.stderr}")
         with np.load(out) as found:
-            return str(found["version"]), [
+            readings = [
                 Reading(
                     *(
                         torch.from_numpy(found[name]) if (name := f"{part}-{number}") in found else None
@@ -171,6 +183,7 @@ def _ask(engine: str, folder: Path, inputs: list[list[int]]) -> tuple[str, list[
                 )
                 for number in range(len(inputs))
             ]
+            return str(found["version"]), readings, found["times"].tolist()
 
 
 def _difference(ours: Reading, theirs: Reading) -> dict[str, float]:

@@ -38,7 +38,7 @@ TRACKED = {
     "memory": Tracked(r"^ratio$", "lower", {"repeats": 3}),
     "long": Tracked(r"^times_forward$|^headscope_added_gib$", "lower", None),
     "batch": Tracked(r" times the loop$", "higher", {"lengths": (16,), "repeats": 3}),
-    "study": Tracked(r"ratio$", "higher", {"count": 300, "decoder_count": 32}),
+    "study": Tracked(r"ratio$", "higher", {"count": 300, "decoder_count": 12, "repeats": 2}),
     "generation": Tracked(r"^ratio$", "higher", {"new": 64, "repeats": 3}),
     "scaling": Tracked(
         r"^exponent$",

@@ -103,12 +103,18 @@ def _table(rows: list[dict[str, Any]], *columns: str) -> str:
 
 
 def proof() -> str:
-    """Return one row per model and engine: the largest differences."""
+    """Return one row per model and engine: the largest differences, and times."""
     rows = [
-        (f"`{row['model']}`", f"`{row['revision']}`", row["engine"], *(_power(row.get(part)) for part in PROVED))
+        (
+            f"`{row['model']}`",
+            f"`{row['revision']}`",
+            row["engine"],
+            *(_power(row.get(part)) for part in PROVED),
+            *(row.get(name, "–") for name in ("time", "our time")),
+        )
         for row in read("proof").values()
     ]
-    return table(("model", "weights or revision", "engine", *PROVED.values()), rows)
+    return table(("model", "weights or revision", "engine", *PROVED.values(), "time", "Headscope's"), rows)
 
 
 def ratios() -> str:
