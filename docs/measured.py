@@ -118,30 +118,29 @@ def proof() -> str:
 
 
 def ratios() -> str:
-    """Return the latest ratios on record beside their goals and the medians on the same machine, and what bounds those that miss their goal."""
+    """Return the latest result of every ratio on the machine of the last run, beside its goal and the medians there, and what bounds those that miss their goal."""
     path = FOLDER / "ratios.jsonl"
     runs = [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
     if not runs:
         return "There are no results yet."
-    last = runs[-1]
-    alike = [
-        run["ratios"]
-        for run in runs
-        if all(run["machine"].get(key) == last["machine"].get(key) for key in ("cpu", "cores", "gpu"))
-    ]
+    here = [runs[-1]["machine"].get(key) for key in ("cpu", "cores", "gpu")]
+    alike = [run for run in runs if [run["machine"].get(key) for key in ("cpu", "cores", "gpu")] == here]
+    latest: dict[str, dict[str, Any]] = {name: run for run in alike for name in run["ratios"]}
     rows = []
-    for name, (median, low, high) in last["ratios"].items():
-        benchmark, _, what = name.partition(": ")
-        medians = [run[name][0] for run in alike if name in run]
-        goal = f"{last['goals'][name]:g}" if name in last["goals"] else "–"
+    for name in sorted(latest, key=lambda name: name.partition(":")[0]):  # a benchmark's in the order of its rows
+        run, (benchmark, _, what) = latest[name], name.partition(": ")
+        median, low, high = run["ratios"][name]
+        medians = [one["ratios"][name][0] for one in alike if name in one["ratios"]]
+        goal = f"{run['goals'][name]:g}" if name in run["goals"] else "–"
         earlier = f"{min(medians):g}-{max(medians):g} ({len(medians)})"
-        rows.append((benchmark, what, f"{median:g} ({low:g}-{high:g})", goal, earlier))
-    head = ("benchmark", "ratio", "latest result", "goal", "medians on record (number)")
-    parts = [f"{_machine(last)} Commit {last['commit']}, {last['date']}.", table(head, rows)]
-    if last["missed"]:
+        rows.append((benchmark, what, f"{median:g} ({low:g}-{high:g})", goal, earlier, f"`{run['commit']}`"))
+    head = ("benchmark", "ratio", "latest result", "goal", "medians on record (number)", "commit")
+    parts = [f"{_machine(runs[-1])} The last run was on {runs[-1]['date']}.", table(head, rows)]
+    missed = [name for name, run in latest.items() if name in run["missed"]]
+    if missed:
         bounds = read("bounds")
-        missed = [f"- `{name}`: {_bound(name, bounds)}" for name in last["missed"]]
-        parts += ["Ratios that miss their goal, and what bounds them by a profile:", "\n".join(missed)]
+        lines = [f"- `{name}`: {_bound(name, bounds)}" for name in sorted(missed)]
+        parts += ["Ratios that miss their goal, and what bounds them by a profile:", "\n".join(lines)]
     return "\n\n".join(parts)
 
 
