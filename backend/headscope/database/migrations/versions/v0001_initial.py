@@ -11,6 +11,13 @@ depends_on = None
 
 def upgrade() -> None:
     """Create all tables."""
+    _create_jobs()
+    _create_users()
+    _create_results()
+
+
+def _create_jobs() -> None:
+    """Create the tables of jobs, of whose turn it is, and of workers."""
     op.create_table(
         "jobs",
         sa.Column("id", sa.Text, primary_key=True),
@@ -56,6 +63,10 @@ def upgrade() -> None:
         sa.Column("state", sa.Text, nullable=False),
         sa.Column("seen", sa.Double, nullable=False),
     )
+
+
+def _create_users() -> None:
+    """Create the tables of users, and of what they may read."""
     op.create_table(
         "grants",
         sa.Column("owner", sa.Text, primary_key=True),
@@ -76,6 +87,10 @@ def upgrade() -> None:
         sa.Column("sha256", sa.Text, unique=True),
         sa.Column("created", sa.Double, nullable=False),
     )
+
+
+def _create_results() -> None:
+    """Create the tables of the index of stored results."""
     op.create_table(
         "results",
         sa.Column("store", sa.Text, primary_key=True),
