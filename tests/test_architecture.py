@@ -206,6 +206,17 @@ def test_no_file_is_too_long() -> None:
     assert not long
 
 
+def test_no_function_is_too_long() -> None:
+    """70 lines at most, its docstring included."""
+    found = [
+        (path.name, node.name, (node.end_lineno or 0) - node.lineno + 1)
+        for path in FILES
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    ]
+    assert not [one for one in found if one[2] > 70]
+
+
 # Their tests are all long; CONTRIBUTING.md says which tests of `make test` hold the same.
 LONG_FILES = {"browser/test_identity.py", "faults/test_chaos.py", "faults/test_one_worker.py"}
 

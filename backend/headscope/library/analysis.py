@@ -12,6 +12,7 @@ import psutil
 
 from .. import figures
 from ..analysis.predictions import top_predictions
+from ..analysis.request import AnalysisRequest
 from ..analysis.result import MemorySink, Result
 from ..core import words
 from ..core.arrays import Array
@@ -279,11 +280,21 @@ def analyze(
         dtype=dtype,
         maps=maps,
     )
-    sink = MemorySink()
-    limit = int(psutil.virtual_memory().available * 0.9)
-    keeps = keep_logits or predictions > 0
+    return _run(model, request, predictions, keep_logits, progress)
+
+
+def _run(model: Model, request: AnalysisRequest, predictions: int, keep_logits: bool, progress: Progress) -> Analysis:
+    """Run the request, and read the most likely tokens from the logits."""
+    sink, keeps = MemorySink(), keep_logits or predictions > 0
     result = pipeline.run(
-        model, request, sink, limit=limit, progress=progress, keep_logits=keeps, keep="smaller", small_map=SMALL_MAP
+        model,
+        request,
+        sink,
+        limit=_free_bytes(),
+        progress=progress,
+        keep_logits=keeps,
+        keep="smaller",
+        small_map=SMALL_MAP,
     )
     if predictions > 0 and result.logits is not None:
         found = top_predictions(model, result.logits, predictions)
@@ -292,6 +303,11 @@ def analyze(
     # Not earlier: bitsandbytes rounds the scales of its weights when they are first used.
     digest = None if model.source else model.digest
     return Analysis(**vars(result), maps=sink.maps, compute_id=lambda: result.request.key(digest or model.digest))
+
+
+def _free_bytes() -> int:
+    """Return how much memory an analysis may take."""
+    return int(psutil.virtual_memory().available * 0.9)
 
 
 def open(path: str | Path) -> Analysis:  # noqa: A001 - the interface's name
@@ -367,14 +383,8 @@ def study(
         )
         models = [first, second][: len(request.variants)]
         request = request.settled([each.facts.mechanism for each in models])
-    summary, id_ = runner.run_study(
-        models,
-        read_dataset(dataset, columns, bad_rows),
-        request,
-        checkpoint=None if checkpoint is None else Path(checkpoint),
-        limit=int(psutil.virtual_memory().available * 0.9),
-        progress=progress,
-    )
+    rows, folder = read_dataset(dataset, columns, bad_rows), None if checkpoint is None else Path(checkpoint)
+    summary, id_ = runner.run_study(models, rows, request, checkpoint=folder, limit=_free_bytes(), progress=progress)
     return Study(summary.document, summary.arrays, id_)
 
 

@@ -39,25 +39,22 @@ def effect(
 ) -> Effect:
     """Return what every head does to a prediction of the model, or to the score of another head.
 
-    `target` is a token or a class, by its text (" Paris", with its space) or its number; a pair of them, for the difference of their logits; by default the
-    model's own choice. `position` is the token at which the model predicts, counted from 0, or from the end if negative: by default the last one of a causal
-    model or a decoder, and the mask token of a masked one. `against` is the other text of methods that compare two, or its token ids, with as many tokens.
-    `reference` are 1 to 1,000 texts, or their token ids, for ablation with `how="reference"`; the first 512 tokens of each are read.
-    `predictions` is the number of most likely tokens to return. `kind` chooses the heads of an encoder-decoder, those of its decoder by default; other arguments
-    are those of `analyze`.
+    `target` is a token or a class, by its text (" Paris", with its space) or its number; a pair of them, for the difference of their logits; by default the model's own choice.
+    `position` is the token at which the model predicts, counted from 0, or from the end if negative: by default the last one of a causal model or a decoder, and the mask token
+    of a masked one. `against` is the other text of methods that compare two, or its token ids, with as many tokens. `reference` are 1 to 1,000 texts, or their token ids, for
+    ablation with `how="reference"`; the first 512 tokens of each are read. `predictions` is the number of most likely tokens to return. `kind` chooses the heads of an
+    encoder-decoder, those of its decoder by default; other arguments are those of `analyze`.
 
-    `method` is a name, or a dict of a name and parameters. "contribution" is what a head writes on the direct path: `sources` splits it by token, and `writes`
-    names the logits that the head raises and lowers most, with `jacobian_lens` after its output went through the matrix of its layer: a
-    safetensors file, or a matrix [d, d] by layer. "ablation" is by how much the target falls without the head, whose output is replaced by its "mean",
-    by "zero", or by its mean over the texts of `reference` (`how`). "patching" is how much of the target's difference to another text the head carries, in
-    either `direction`, "denoise" or "noise"; "path-patching" is how much of it goes straight from the head to what one `receiver` reads as query, key or value
-    (`reads`). "attribution-patching" estimates patching or ablation from a gradient (`of`).
+    `method` is a name, or a dict of a name and parameters. "contribution" is what a head writes on the direct path: `sources` splits it by token, and `writes` names the logits
+    that the head raises and lowers most, with `jacobian_lens` after its output went through the matrix of its layer: a safetensors file, or a matrix [d, d] by layer.
+    "ablation" is by how much the target falls without the head, whose output is replaced by its "mean", by "zero", or by its mean over the texts of `reference` (`how`).
+    "patching" is how much of the target's difference to another text the head carries, in either `direction`, "denoise" or "noise"; "path-patching" is how much of it goes
+    straight from the head to what one `receiver` reads as query, key or value (`reads`). "attribution-patching" estimates patching or ablation from a gradient (`of`).
 
     "gradient-attention" has a map for every head, each attention weight times the gradient of the target there, with the `sign` "keep", "clamp" or "drop";
-    "integrated-gradients" takes the mean gradient at `steps` places on the path from no attention in a layer to all of it; "dual-path" hands the target on
-    through every part, with equal shares for the factors of a product. "alti-logit" splits contributions by token of the input. "score" is about no
-    prediction, but about why one `head`, such as "4.5", looks from `query` to `key`: what every earlier head brings to that score through the query or the
-    key (`side`), and which `pairs` of parts bring most.
+    "integrated-gradients" takes the mean gradient at `steps` places on the path from no attention in a layer to all of it; "dual-path" hands the target on through every part,
+    with equal shares for the factors of a product. "alti-logit" splits contributions by token of the input. "score" is about no prediction, but about why one `head`, such as
+    "4.5", looks from `query` to `key`: what every earlier head brings to that score through the query or the key (`side`), and which `pairs` of parts bring most.
 
     Raises a HeadscopeError; Unsupported for models without an output head, and where the sum of all parts is not the target.
 
@@ -87,15 +84,8 @@ def effect(
         "mask": numbers(mask, "mask"),
         "max_tokens": number(max_tokens),
     }
-    return compute(
-        model,
-        given,
-        request,
-        kind=kind,
-        dtype=dtype,
-        image=image is not None and model.facts.kind != "vision",
-        matrices=_matrices(model, request, jacobian_lens),
-    )
+    pictured, matrices = image is not None and model.facts.kind != "vision", _matrices(model, request, jacobian_lens)
+    return compute(model, given, request, kind=kind, dtype=dtype, image=pictured, matrices=matrices)
 
 
 def _matrices(
