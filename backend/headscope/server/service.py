@@ -11,7 +11,6 @@ import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from .. import logs, stores
@@ -370,8 +369,8 @@ def _noun(kind: JobKind) -> str:
     return "test of heads" if kind == "head-scores" else kind
 
 
-# Modules of worker processes, which import torch and transformers: the server names them, and never imports them. PRELOAD is imported before they are forked.
-PRELOAD, ENGINE = "headscope.worker.preload", "headscope.worker.engine"
+# The module that is imported before worker processes are forked.
+PRELOAD = "headscope.worker.preload"
 
 
 def create_process(settings: Settings, job_seconds: float, name: str, announce: Announce) -> WorkerProcess:
@@ -384,7 +383,8 @@ def create_process(settings: Settings, job_seconds: float, name: str, announce: 
 
 def create_engine(settings: Settings, facts: Database) -> Engine:
     """Create the engine that runs jobs, in the process that runs them."""
+    from ..worker.engine import AnalysisEngine  # imports torch and transformers, which the server's process never does
+
     logs.configure(settings.log_format, settings.log_level)  # not inherited from the server
     tracing.start()
-    engine: Engine = import_module(ENGINE).AnalysisEngine(settings, facts)
-    return engine
+    return AnalysisEngine(settings, facts)
