@@ -18,6 +18,7 @@ from headscope.jobs import JobDatabase, Work
 from headscope.server.service import Service
 from headscope.settings import Settings
 from headscope.stores import EARLIER
+from headscope.worker.process import build_embedded
 
 from .job_databases import WORKER
 from .test_store import check, name, write
@@ -70,7 +71,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 
 def service(home: Path) -> Service:
     """Return the service of a server that starts in that data directory."""
-    made = Service(Settings(home=home))
+    made = Service(Settings(home=home), build_embedded)
     made.results.tidy()
     return made
 

@@ -12,6 +12,7 @@ from headscope.server.service import Service
 from headscope.settings import Settings
 from headscope.store import Stored
 from headscope.store.map_file import Corrupt
+from headscope.worker.process import build_embedded
 
 from .job_databases import IDS, running, status
 from .test_store import name, write
@@ -20,7 +21,7 @@ from .test_store import name, write
 @pytest.fixture
 def service(tmp_path: Path) -> Service:
     """A server's service without an engine."""
-    return Service(Settings(home=tmp_path / "home"))
+    return Service(Settings(home=tmp_path / "home"), build_embedded)
 
 
 def test_what_can_be_read_is_forgotten_though_its_job_goes_on(service: Service) -> None:

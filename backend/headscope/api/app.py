@@ -18,6 +18,7 @@ from ..jobs import tracing
 from ..server.accounts import Accounts
 from ..server.service import Service
 from ..settings import Settings
+from ..worker.process import build_embedded
 from . import error_responses, problems
 from .http.response_cache import ResponseCache
 from .middleware.access import AccessMiddleware
@@ -80,7 +81,7 @@ ROUTERS = (
 
 def create(settings: Settings, *, tokens: bool = False) -> FastAPI:
     """Return the server's application, which starts and stops its service. With `tokens`, access requires a token even if none exists yet."""
-    service = Service(settings)
+    service = Service(settings, build_embedded)
     provider = identity.IdentityProvider(settings) if settings.oidc_issuer else None
     accounts = Accounts(service.facts, settings.home, required=tokens or provider is not None)
 

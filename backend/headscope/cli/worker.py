@@ -21,8 +21,8 @@ from ..jobs import JobDatabase, Worker, announcements, metrics
 from ..jobs.supervisor import STALE_SECONDS
 from ..models.catalog import Catalog
 from ..server import doctor
-from ..server.service import PRELOAD, create_engine
 from ..settings import Settings
+from ..worker.process import PRELOAD, create_engine
 
 if TYPE_CHECKING:
     from ..jobs import celery, cluster_worker, outbox

@@ -5,7 +5,7 @@ from .job import LOCAL, Job, JobKind, Limits, Problem, Work, Worker
 from .job_database import JobDatabase
 from .progress import ProgressReporter
 from .watch import Watcher
-from .worker_process import Engine
+from .worker_process import Engine, WorkerProcess
 
 __all__ = [
     "LOCAL",
@@ -20,4 +20,5 @@ __all__ = [
     "Watcher",
     "Work",
     "Worker",
+    "WorkerProcess",
 ]

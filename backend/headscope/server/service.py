@@ -4,37 +4,31 @@ from __future__ import annotations
 
 import fcntl
 import logging
-import math
 import os
 import threading
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 from .. import logs, stores
 from ..analysis.request import AnalysisRequest, with_stored_image
 from ..core.lazy import LazyModule
-from ..database import Database, schema
+from ..database import schema
 from ..errors import DatabaseUnavailable, HeadscopeError, NotReady, Unknown
 from ..jobs import (
     LOCAL,
     Embedded,
-    Engine,
     Job,
     JobDatabase,
     JobKind,
     Watcher,
-    Worker,
     announcements,
     metrics,
-    tracing,
 )
 from ..jobs.announcements import Announce
 from ..jobs.supervisor import Supervisor
 from ..jobs.watch import ANNOUNCED_SECONDS, TICK_SECONDS
-from ..jobs.worker_process import WorkerProcess
 from ..models.catalog import Catalog
 from ..models.sentence_encoder import SentenceEncoder
 from ..settings import Settings
@@ -60,14 +54,30 @@ T = TypeVar("T")
 MOST_FINAL = 10_000
 
 
+class BuildEmbedded(Protocol):
+    """Builds the child process that runs the jobs of an embedded server, or its downloads. A server that is part of a cluster never calls it."""
+
+    def __call__(
+        self,
+        settings: Settings,
+        database: JobDatabase,
+        announce: Announce,
+        discard_ended: Callable[[], None],
+        *,
+        downloads: bool = False,
+    ) -> Embedded:
+        """Return it, not yet started."""
+        ...
+
+
 class Service:
     """One server: its catalogue, jobs and results. Methods block; the API calls them in threads.
 
-    Raises HeadscopeError if the data directory cannot be used, or is used by another server.
+    `build_embedded` builds the child process of an embedded server. Raises HeadscopeError if the data directory cannot be used, or is used by another server.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
+    def __init__(self, settings: Settings, build_embedded: BuildEmbedded) -> None:
+        self.settings, self._build = settings, build_embedded
         self._lock: int | None = None
         stores.prepare(settings)
         self._lock_home()
@@ -99,19 +109,9 @@ class Service:
         self.downloads = self._build_downloads()
 
     def _build_embedded(self, *, downloads: bool = False) -> Embedded:
-        """Return a child process that runs jobs, or downloads without a time limit."""
-        settings = self.settings
-        limit = math.inf if downloads else settings.job_seconds
-        return Embedded(
-            self.database,
-            partial(create_process, settings, limit),
-            modules=[PRELOAD],
-            prewarm=settings.prewarm and not downloads,
-            downloads=downloads,
-            announce=self.watcher.announce,
-            job_seconds=limit,
-            discard_ended=self._discard_ended,
-        )
+        """Return a child process that runs jobs, or downloads."""
+        announce, discard = self.watcher.announce, self._discard_ended
+        return self._build(self.settings, self.database, announce, discard, downloads=downloads)
 
     def _build_cluster(self, url: str) -> cluster.Cluster:
         """Return what hands jobs to the workers of a cluster."""
@@ -367,24 +367,3 @@ def unknown_job(kind: JobKind) -> Unknown:
 def _noun(kind: JobKind) -> str:
     """Return what a job is called in a sentence."""
     return "test of heads" if kind == "head-scores" else kind
-
-
-# The module that is imported before worker processes are forked.
-PRELOAD = "headscope.worker.preload"
-
-
-def create_process(settings: Settings, job_seconds: float, name: str, announce: Announce) -> WorkerProcess:
-    """Create the worker process `name` of an embedded server, in that process."""
-    facts = stores.open_database(settings, patient=True)
-    engine = partial(create_engine, settings, facts)
-    limits = {"job_seconds": job_seconds, "cancel_seconds": settings.cancel_seconds}
-    return WorkerProcess(Worker(name), JobDatabase(facts, announce), engine, **limits)
-
-
-def create_engine(settings: Settings, facts: Database) -> Engine:
-    """Create the engine that runs jobs, in the process that runs them."""
-    from ..worker.engine import AnalysisEngine  # imports torch and transformers, which the server's process never does
-
-    logs.configure(settings.log_format, settings.log_level)  # not inherited from the server
-    tracing.start()
-    return AnalysisEngine(settings, facts)
