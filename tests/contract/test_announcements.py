@@ -10,7 +10,7 @@ import pytest
 from headscope.database import Database
 from headscope.jobs import Job, JobDatabase, Watcher, Worker, announcements
 from headscope.jobs.job import End
-from tests.contract.job_databases import IDS, Place, accept, claimed
+from tests.contract.job_databases import IDS, Place, accept, claimed, running
 from tests.support.compose import Redis, redis_server
 from tests.support.postgres import Postgres
 from tests.support.server import eventually
@@ -44,7 +44,7 @@ def worker(postgres: Postgres, broker: Redis) -> Iterator[JobDatabase]:
 
 def listen(broker: Redis, watcher: Watcher) -> None:
     """Start a server's thread, and wait until it listens."""
-    announcements.listen(broker.url, watcher.announce)
+    announcements.listen(broker.url, watcher.announce, watcher.poke)
     _await_listener(broker)
 
 
@@ -92,6 +92,23 @@ def test_every_change_is_announced(worker: JobDatabase, broker: Redis) -> None:
     asyncio.run(watch())
 
 
+def test_a_missed_change(worker: JobDatabase, broker: Redis) -> None:
+    """A server that does not query by itself sees what has changed while Redis was away, once it listens again."""
+
+    async def watch() -> None:
+        watcher = Watcher(worker, NEVER)
+        listen(broker, watcher)
+        job = await asyncio.to_thread(running, worker)
+        changes = watcher.changes(job.id)
+        assert (await anext(changes)).status == "running"
+        broker.kill()
+        finish(worker, job)
+        broker.start()
+        assert [change.status async for change in changes] == ["done"]
+
+    asyncio.run(watch())
+
+
 @pytest.mark.usefixtures("patient")
 def test_a_refused_listener_tries_again(worker: JobDatabase, broker: Redis) -> None:
     """A server whose Redis refuses the subscription listens once it is allowed."""
@@ -101,7 +118,7 @@ def test_a_refused_listener_tries_again(worker: JobDatabase, broker: Redis) -> N
         broker.restart("--rename-command", "SUBSCRIBE", "")
         with broker.client() as client:
             before = client.info("errorstats")
-            announcements.listen(broker.url, watcher.announce)
+            announcements.listen(broker.url, watcher.announce, watcher.poke)
             eventually(lambda: client.info("errorstats") != before, "a refusal")
         broker.restart()
         _await_listener(broker)

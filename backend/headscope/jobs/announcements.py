@@ -30,25 +30,28 @@ def announcer(url: str) -> Announce:
     return announce
 
 
-def listen(url: str, announce: Announce) -> None:
-    """Start a thread that calls `announce` with what workers announce."""
-    threading.Thread(target=_listen, args=(url, announce), name="announcements", daemon=True).start()
+def listen(url: str, announce: Announce, poke: Callable[[], None]) -> None:
+    """Start a thread that calls `announce` with what workers announce, and `poke` whenever it has subscribed: earlier announcements are lost."""
+    threading.Thread(target=_listen, args=(url, announce, poke), name="announcements", daemon=True).start()
 
 
-def _listen(url: str, announce: Announce) -> None:
+def _listen(url: str, announce: Announce, poke: Callable[[], None]) -> None:
     client: Any = redis.Redis.from_url(url, decode_responses=True, health_check_interval=10)
     while True:
-        with suppress(redis.exceptions.RedisError), client.pubsub(ignore_subscribe_messages=True) as channel:
+        with suppress(redis.exceptions.RedisError), client.pubsub() as channel:
             channel.subscribe(CHANNEL)
-            _pass_on(channel, announce)
+            _pass_on(channel, announce, poke)
         time.sleep(RETRY_SECONDS)
 
 
-def _pass_on(channel: Any, announce: Announce) -> NoReturn:
+def _pass_on(channel: Any, announce: Announce, poke: Callable[[], None]) -> NoReturn:
     while True:
         ids, message = set(), channel.get_message(timeout=RETRY_SECONDS)
         while message is not None:
-            ids.update(message["data"].split())
+            if message["type"] == "message":
+                ids.update(message["data"].split())
+            else:  # subscribed, perhaps again: the client reconnects by itself
+                poke()
             message = channel.get_message()
         announce(ids)
         time.sleep(GATHER_SECONDS)

@@ -159,7 +159,7 @@ class Service:
         if self.settings.prewarm:
             threading.Thread(target=self._prepare, name="prepare", daemon=True).start()
         if self.settings.redis_url:
-            announcements.listen(self.settings.redis_url, self.watcher.announce)
+            announcements.listen(self.settings.redis_url, self.watcher.announce, self.watcher.poke)
 
     def _prepare(self) -> None:
         """Prepare the first requests for models that are loaded in advance, while the worker process starts."""
