@@ -25,9 +25,9 @@ from .costs import DEFAULT_MEASURES
 from .study_memory import WORDS
 
 REPEATS = 5
-TOKENS = (32, 128, 512, 2_048)
+TOKENS = (32, 128, 512, 2_048, 8_192)
 HEADS = ((6, 12), (12, 12), (24, 16), (48, 48))  # layers, heads of each
-INPUTS = (10, 100, 1_000, 10_000)
+INPUTS = (10, 100, 1_000, 10_000, 100_000)
 SMALLEST: dict[str, Any] = {"repeats": 1, "tokens": (8, 16), "heads": ((1, 2), (1, 4)), "inputs": (1, 2)}
 
 
