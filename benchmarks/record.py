@@ -35,10 +35,10 @@ TRACKED = {
     ),
     "targets": Tracked(r" \d+$", "lower", {"lengths": (128,), "repeats": 5}),
     "effects": Tracked(r"_of_", "lower", {"lengths": (32,), "repeats": 2}),
-    "memory": Tracked(r"^ratio$", "lower", {"repeats": 3}),
+    "memory": Tracked(r"^ratio$", "lower", {"repeats": 2}),
     "long": Tracked(r"^times_forward$|^headscope_added_gib$", "lower", None),
     "batch": Tracked(r" times the loop$", "higher", {"lengths": (16,), "repeats": 3}),
-    "study": Tracked(r"ratio$", "higher", {"count": 300, "decoder_count": 12, "repeats": 2}),
+    "study": Tracked(r"ratio$", "higher", {"count": 200, "decoder_count": 8, "repeats": 2}),
     "generation": Tracked(r"^ratio$", "higher", {"new": 64, "repeats": 3}),
     "scaling": Tracked(
         r"^exponent$",
@@ -50,7 +50,7 @@ TRACKED = {
             "repeats": 3,
         },
     ),
-    "waiting": Tracked(r"^of_goal$", "lower", {"repeats": 3}),
+    "waiting": Tracked(r"^of_goal$", "lower", {"repeats": 2}),
     "page": Tracked(r"^grid_painted_ms_of_budget$", "lower", {"lengths": {512: 5}}),
 }
 # Goals by the names of ratios, as regular expressions; the first that fits counts.

@@ -29,7 +29,7 @@ from headscope.settings import Settings
 from .common import Spread, interleaved, ratios
 
 SST2 = Path(__file__).resolve().parents[2] / "shared" / "data" / "sst2" / "train.tsv"
-COUNT, DECODER_COUNT, LARGEST, REPEATS = 2_000, 200, 64, 3
+COUNT, DECODER_COUNT, LARGEST, REPEATS = 2_000, 64, 64, 3
 MEASURES = ["entropy", "patterns", "special_tokens"]
 STUDIED = ("analyses", "from file")
 SMALLEST: dict[str, Any] = {"count": 4, "decoder_count": 0, "repeats": 1}
