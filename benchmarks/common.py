@@ -74,6 +74,19 @@ def _finish() -> None:
         torch.accelerator.synchronize()
 
 
+def added_peak(work: Callable[[], object]) -> int:
+    """Return the KiB by which this process peaks during `work` above what it used before (Linux)."""
+    Path("/proc/self/clear_refs").write_text("5", "utf-8")  # forget the peak so far
+    before = _memory("VmRSS")
+    work()
+    return _memory("VmHWM") - before
+
+
+def _memory(what: str) -> int:
+    lines = Path("/proc/self/status").read_text("utf-8").splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith(what)))
+
+
 def ratios(values: list[float], reference: list[float]) -> Spread:
     """Return the spread of the ratios of the same repeats."""
     return Spread.of([value / base for value, base in zip(values, reference, strict=True)])

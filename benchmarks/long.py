@@ -10,10 +10,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-from .common import Spread, ratios
+from .common import Spread, added_peak, ratios
 
 REPEATS = 3
 TOKENS = 8192
@@ -76,16 +75,11 @@ def _run(name: str, tokens: int, layers: int) -> dict[str, float]:
         asked = {"lenses": ["weights"], "measures": list(MEASURES), "maps": False}
         run(model, AnalysisRequest(model="random", token_ids=ids, **asked), MemorySink())
 
-    def used(what: str) -> int:
-        lines = Path("/proc/self/status").read_text("utf-8").splitlines()
-        return int(next(line.split()[1] for line in lines if line.startswith(what)))
-
     work: Callable[[list[int]], None] = forward if model is None else statistics
     work(ids[:64])
-    Path("/proc/self/clear_refs").write_text("5", "utf-8")  # forget the peak so far, that of building the model
-    before, started = used("VmRSS"), time.perf_counter()
-    work(ids)
-    return {"seconds": time.perf_counter() - started, "kib": used("VmHWM") - before}
+    started = time.perf_counter()
+    kib = added_peak(lambda: work(ids))
+    return {"seconds": time.perf_counter() - started, "kib": kib}
 
 
 if __name__ == "__main__":

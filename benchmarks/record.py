@@ -41,13 +41,14 @@ TRACKED = {
     "study": Tracked(r"ratio$", "higher", {"count": 200, "decoder_count": 8, "repeats": 2}),
     "generation": Tracked(r"^ratio$", "higher", {"new": 64, "repeats": 3}),
     "scaling": Tracked(
-        r"^exponent$",
+        r"exponent$",
         "lower",
         {
             "tokens": (32, 128, 512),
             "heads": ((6, 12), (12, 12), (24, 16)),
             "inputs": (10, 100, 1_000),
             "repeats": 3,
+            "processes": 0,
         },
     ),
     "waiting": Tracked(r"^of_goal$", "lower", {"repeats": 2}),
