@@ -84,6 +84,7 @@ class Reader:
         self._opened = set[int]()
         self._lenses = request.readings
         self._measures = {choice.name: choice for choice in request.measures}
+        self._measured_lenses = request.measured
         self._shown = frozenset(request.lens_names if tasks[0].tiles else ())
         self._written = frozenset(number for number, task in enumerate(tasks) if task.request.maps)
         self._kept = request.lens_names if self._written else []
@@ -205,7 +206,7 @@ class Reader:
             lenses = row_lenses(batch.layer, self._lenses)
             if lenses is None:
                 return None
-            rows = RowwiseReader(batch, self._tokens_of(batch, (0,)), lenses, self._measures, self._shown, self._kept)
+            rows = RowwiseReader(batch, self._tokens_of(batch, (0,)), lenses, self._request, self._shown, self._kept)
             pooled, factors = rows.read(), rows.factors()
             if not all(self._plan.prefers(one.nbytes) for heads in factors.values() for one in heads):
                 return None
@@ -250,7 +251,7 @@ class Reader:
         parts = cache(lambda places: (self._some(batch, places), parts_of(readings, size, places)))
         for name, params in self._measures.items():
             measure, known = MEASURES[name], dict[str, torch.Tensor]()
-            for lens in measure.lenses if measure.of == "heads" else ():
+            for lens in self._measured_lenses[name] if measure.of == "heads" else ():
                 if lens not in readings:
                     continue
                 if same.get(lens) in known:
@@ -358,7 +359,7 @@ class Reader:
         """Compute the measures of a whole layer."""
         for name, params in self._measures.items():
             measure = MEASURES[name]
-            for lens in measure.lenses if measure.of == "layer" else ():
+            for lens in self._measured_lenses[name] if measure.of == "layer" else ():
                 if lens in readings or lens == "weights":
                     values = measure.compute(layer, lens, readings, params)
                     yield ("measure", name, lens), self._chosen(values, measure.shape, layer.index)

@@ -246,6 +246,13 @@ class AnalysisRequest(BaseModel):
         }
 
     @property
+    def measured(self) -> dict[str, list[str]]:
+        """The lenses for which each measure is computed: the requested ones and the weights, or if it supports none of them, those that are read."""
+        readings, requested = self.readings, {*self.lens_names, "weights"}
+        supported = {name: [lens for lens in MEASURES[name].lenses if lens in readings] for name in self.measure_names}
+        return {name: [lens for lens in found if lens in requested] or found for name, found in supported.items()}
+
+    @property
     def methods(self) -> list[Declaration]:
         """All methods involved: the mechanism, if one is named, then lenses and measures."""
         return [*([MECHANISMS[self.mechanism.name]] if self.mechanism else []), *self._readers]

@@ -19,6 +19,7 @@ from ..lenses.base import RowLens
 from ..measures import MEASURES
 from ..measures.base import ByRows, Measure
 from ..measures.thumbnail import TILE, RowPool
+from .request import AnalysisRequest
 
 
 @dataclass
@@ -65,16 +66,17 @@ class RowwiseReader:
         batch: Batch,
         tokens: BatchTokens,
         lenses: Mapping[str, RowLens],
-        measures: Mapping[str, Any],
+        request: AnalysisRequest,
         shown: Collection[str],
         kept: Collection[str],
     ) -> None:
         self._batch, self._tokens, self._lenses = batch, tokens, lenses
+        measured = request.measured
         self._measures = [
-            _RowMeasure(MEASURES[name], lens, params)
-            for name, params in measures.items()
-            for lens in MEASURES[name].lenses
-            if MEASURES[name].of == "heads" and lens in lenses
+            _RowMeasure(MEASURES[choice.name], lens, choice)
+            for choice in request.measures
+            for lens in measured[choice.name]
+            if MEASURES[choice.name].of == "heads" and lens in lenses
         ]
         self._mapped = {*shown, *(one.lens for one in self._measures if one.by_rows.reads_map)}
         self._pools = {name: self._pool(name) for name in lenses if name in shown}

@@ -27,19 +27,23 @@ def make_previous(random: np.random.Generator, vocabulary: TokenSource) -> Atten
     return _prompt(ids, np.eye(len(ids), k=-1, dtype=bool))
 
 
-def _make_repeated(role: str, random: np.random.Generator, vocabulary: TokenSource) -> AttentionPrompt:
+def _make_repeated(random: np.random.Generator, vocabulary: TokenSource, after: int) -> AttentionPrompt:
+    """Return a prompt whose right keys are so many tokens after the earlier occurrences of each token."""
     ids = repeated_tokens(random, vocabulary)
-    return _prompt(ids, repetitions(torch.tensor(ids), 0, len(ids))[role].numpy())
+    queries, keys = repetitions(torch.tensor(ids), 0, len(ids))
+    right = np.zeros((len(ids), len(ids)), bool)
+    right[queries, keys + after] = True
+    return _prompt(ids, right)
 
 
 def make_duplicate(random: np.random.Generator, vocabulary: TokenSource) -> AttentionPrompt:
     """Return a prompt whose right keys are the earlier occurrences of each token."""
-    return _make_repeated("duplicate", random, vocabulary)
+    return _make_repeated(random, vocabulary, after=0)
 
 
 def make_induction(random: np.random.Generator, vocabulary: TokenSource) -> AttentionPrompt:
     """Return a prompt whose right keys are the tokens after the earlier occurrence of each token."""
-    return _make_repeated("induction", random, vocabulary)
+    return _make_repeated(random, vocabulary, after=1)
 
 
 PREVIOUS_TOKEN = Battery(

@@ -155,42 +155,59 @@ def _sums(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Patt
     tokens = masks(layer, rows, params)
     judged = there & tokens.rows
     number, sink, silent = judged.sum(-1), judged.new_zeros(len(judged)), judged.new_zeros(len(judged))
-    counts, rest = layer.keys.counts(*rows.shape[1:]), None  # [Q]
+    # Causal rows lose column 0, and are divided by what is left of them once they are sums.
+    counts, rest, scale = layer.keys.counts(*rows.shape[1:]), None, rows.new_ones(rows.shape[:2])  # [Q], [H, Q]
     if tokens.causal:
         rest = rows[..., 1:].sum(-1)  # [H, Q]
         active = judged & (rest >= params.sink_rest) & (rest > 0)
         # 1 - rest instead of column 0: the weight of a learned sink, which has no column, belongs to the sink, too.
         sink, silent = ((1 - rest).clamp(0, 1) * judged).sum(-1), (judged & ~active).sum(-1)
-        rows = rows / rest.masked_fill(rest == 0, 1)[..., None]
-        rows[..., 0] = 0
+        scale = rest.masked_fill(rest == 0, 1).reciprocal()
         judged = active
         counts = counts - layer.keys.sees(torch.arange(rows.shape[1]), torch.tensor(0)).long()
     # Among equal weights a special token wins, then the first key.
-    most, best = layer.once(largest_weights) if rows is layer.weights else largest(rows)  # [H, Q]
+    most, best = _largest(layer, rows, causal=tokens.causal)  # [H, Q]
     upon = _upon(rows, tokens.special)
     several = (counts > 1).to(rows.dtype)
     spread = _entropies(layer, lens, readings, rows, rest) * (several / counts.clamp_min(2).log())
     own, usable = block(layer, tokens, rows, judged)
-    by_query = [judged.to(rows.dtype), (upon >= most).to(rows.dtype), rows.norm(dim=-1).square(), spread, own, usable]
-    free, along = diagonals(layer, tokens, rows, best.where(upon < most, -1))
+    energy = ((rows[..., 1:] if tokens.causal else rows).norm(dim=-1) * scale).square()  # [H, Q]
+    by_query = [judged.to(rows.dtype), (upon >= most).to(rows.dtype), energy, spread, own, usable]
+    free, masses, hits = diagonals(layer, tokens, rows, best.where(upon < most, -1))
+    along = torch.cat([masses * scale[:, None], hits], 1)
     open_to = torch.cat([free, several.expand(len(free), 1, -1)], 1)  # [1 or H, O + 1, Q]
     counted = judged.to(rows.dtype)
+    columns = ((counted * scale)[:, None] @ rows)[:, 0]  # [H, K]
+    if tokens.causal:
+        columns[:, 0] = 0
     sums = [
         torch.stack([number, sink, silent], -1).to(rows.dtype),
         (torch.cat([torch.stack(by_query, 1), along], 1) @ counted[..., None])[..., 0],
         (open_to @ counted[..., None])[..., 0],
-        (counted[:, None] @ rows)[:, 0],
+        columns,
     ]
     return torch.cat(sums, -1)
+
+
+def _largest(layer: Layer, rows: Tensor, *, causal: bool) -> tuple[Tensor, Tensor]:
+    """Return the largest weight of every query, in causal models but that on the first key, and its key, [H, Q] each."""
+    if not causal:
+        return layer.once(largest_weights) if rows is layer.weights else largest(rows)
+    if rows.shape[-1] == 1:
+        return rows.new_zeros(rows.shape[:2]), torch.zeros(rows.shape[:2], dtype=torch.long)
+    most, best = largest(rows[..., 1:])
+    return most, best + 1
 
 
 def _entropies(layer: Layer, lens: str, readings: Mapping[str, Reading], rows: Tensor, rest: Tensor | None) -> Tensor:
     """Return the entropy of each of the distributions `rows` [H, Q, K], which are the map itself or made from it: [H, Q].
 
-    With `rest` [H, Q], the weight on other keys than the first, rows have lost their first key.
+    With `rest` [H, Q], the weight on other keys than the first, those of the rows without their first key, divided by it.
     """
-    if rest is not None and layer.scores is not None and lens == "weights":
-        return entropy_without_first(layer, rest)
+    if rest is not None:
+        if layer.scores is not None and lens == "weights":
+            return entropy_without_first(layer, rest)
+        return row_entropy(rows[..., 1:] / rest.masked_fill(rest == 0, 1)[..., None])
     if rows is not readings[lens].map:
         return row_entropy(rows)
     return readings[lens].once(row_entropy) if layer.scores is None else entropy_of_rows(layer, lens, readings, None)
@@ -229,8 +246,8 @@ def _upon(rows: Tensor, special: Tensor) -> Tensor:
     return rows.index_select(-1, marked).amax(-1) if len(marked) else rows.new_full(rows.shape[:2], -1)
 
 
-def diagonals(layer: Layer, tokens: TokenMasks, rows: Tensor, best: Tensor) -> tuple[Tensor, Tensor]:
-    """Return which queries have a token at each offset, 0 or 1, [1 or H, O, Q]; and each query's weight there and whether it is its largest, [H, 2 O, Q].
+def diagonals(layer: Layer, tokens: TokenMasks, rows: Tensor, best: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return which queries have a token at each offset, 0 or 1, [1 or H, O, Q]; each query's weight there; and whether it is its largest, [H, O, Q] each.
 
     `best` [H, Q] is the key of each query's largest weight, -1 where that is on a special token. Special tokens and the sink count for the vertical scores
     only, so a column is never a diagonal as well.
@@ -244,7 +261,7 @@ def diagonals(layer: Layer, tokens: TokenMasks, rows: Tensor, best: Tensor) -> t
     entries = rows.flatten(1).index_select(1, (queries * keys + safe).flatten()).view(-1, *safe.shape)
     hits = (best[:, None] == places) & free
     weight = free.to(rows.dtype)
-    return weight, torch.cat([entries * weight, hits.to(rows.dtype)], 1)
+    return weight, entries * weight, hits.to(rows.dtype)
 
 
 def diagonal(masses: Tensor, hits: Tensor, numbers: Tensor, judged: Tensor) -> dict[str, Tensor]:

@@ -82,28 +82,30 @@ def roles(layer: Layer, rows: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
     }
     if "duplicate" in names:
         ids = layer.marked(_ids)[1][0, : rows.shape[2]]
-        patterns = repetitions(ids, first, rows.shape[1])
-        found |= {name: (_covered(rows, pattern), pattern.any(-1)) for name, pattern in patterns.items()}
+        queries, keys = repetitions(ids, first, rows.shape[1])
+        matched = torch.zeros(rows.shape[1], dtype=torch.bool).index_fill(0, queries, value=True)
+        found |= {"duplicate": (_covered(rows, queries, keys), matched)}
+        found |= {"induction": (_covered(rows, queries, keys + 1), matched)}
     return {name: found[name] for name in names}
 
 
-def _covered(rows: Tensor, pattern: Tensor) -> Tensor:
-    return rows.flatten(1) @ pattern.flatten().to(rows.dtype)
+def _covered(rows: Tensor, queries: Tensor, keys: Tensor) -> Tensor:
+    """Return the sum of these entries of rows [H, R, K], [H]."""
+    return rows.flatten(1).index_select(1, queries * rows.shape[2] + keys).sum(-1)
 
 
 def _ids(tokens: tuple[Token, ...]) -> list[int]:
     return [token.id for token in tokens]
 
 
-def repetitions(tokens: Tensor, first: int, queries: int) -> dict[str, Tensor]:
-    """Return the entries from tokens, `first` and those after it, to earlier tokens of the same id, and to those that followed these, [R, K] (bool).
+def repetitions(tokens: Tensor, first: int, queries: int) -> tuple[Tensor, Tensor]:
+    """Return the entries from tokens, `first` and those after it, to earlier tokens of the same id: rows and keys, [N] each.
 
-    The following token may be the token itself, if it repeats the one before.
+    The key after it, which followed this token before, is an entry of induction. It may be the token itself, if that repeats the one before.
     """
     duplicate = (tokens[first : first + queries, None] == tokens).tril(first - 1)
-    induction = torch.zeros_like(duplicate)
-    induction[:, 1:] = duplicate[:, :-1]
-    return {"duplicate": duplicate, "induction": induction}
+    found, keys = duplicate.nonzero().unbind(-1)
+    return found, keys
 
 
 HEAD_ROLES = Measure(
