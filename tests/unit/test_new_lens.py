@@ -116,7 +116,10 @@ def run_anew(code: str) -> None:
 
 
 def test_an_analysis_reads_it() -> None:
-    """Registered before the requests are built, as a file in the package is, it can be asked for, and the measures that accept it are computed for it."""
+    """Registered before the requests are built, as a file in the package is, it can be asked for, and the measures that accept it are computed for it.
+
+    They are not for effective attention, which is read for another measure only.
+    """
     code = f"""{SQUARED}
 import headscope
 from headscope.measures import MEASURES
@@ -124,7 +127,7 @@ from headscope.measures import MEASURES
 a = headscope.analyze(headscope.load("minilm"), "The cat sat.", lenses=["squared"], measures=["entropy", "patterns", "negative_share"])
 assert a.maps["squared"].shape == (6, 12, 6, 6)
 assert {{name: set(found) for name, found in a.measures.items()}} == {{
-    "entropy": {{"weights", "squared"}}, "patterns": {{"weights", "effective", "squared"}}, "negative_share": {{"effective"}},
+    "entropy": {{"weights", "squared"}}, "patterns": {{"weights", "squared"}}, "negative_share": {{"effective"}},
 }}
 assert (a.measures["entropy"]["squared"] <= a.measures["entropy"]["weights"] + 1e-5).all()
 """
