@@ -206,7 +206,8 @@ class Reader:
             lenses = row_lenses(batch.layer, self._lenses)
             if lenses is None:
                 return None
-            rows = RowwiseReader(batch, self._tokens_of(batch, (0,)), lenses, self._request, self._shown, self._kept)
+            measures = [(self._measures[name], lens) for name, found in self._measured_lenses.items() for lens in found]
+            rows = RowwiseReader(batch, self._tokens_of(batch, (0,)), lenses, measures, self._shown, self._kept)
             pooled, factors = rows.read(), rows.factors()
             if not all(self._plan.prefers(one.nbytes) for heads in factors.values() for one in heads):
                 return None

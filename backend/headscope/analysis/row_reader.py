@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,7 +19,6 @@ from ..lenses.base import RowLens
 from ..measures import MEASURES
 from ..measures.base import ByRows, Measure
 from ..measures.thumbnail import TILE, RowPool
-from .request import AnalysisRequest
 
 
 @dataclass
@@ -59,23 +58,21 @@ class _RowResults:
 
 
 class RowwiseReader:
-    """Reads the heads of one batch with deferred weights. `shown` are the lenses with thumbnails, `kept` those of which factors are kept."""
+    """Reads the heads of one batch with deferred weights. `measures` are parameters with a lens; `shown` are the lenses with thumbnails, `kept` those of which factors are kept."""
 
     def __init__(
         self,
         batch: Batch,
         tokens: BatchTokens,
         lenses: Mapping[str, RowLens],
-        request: AnalysisRequest,
+        measures: Iterable[tuple[Any, str]],
         shown: Collection[str],
         kept: Collection[str],
     ) -> None:
         self._batch, self._tokens, self._lenses = batch, tokens, lenses
-        measured = request.measured
         self._measures = [
             _RowMeasure(MEASURES[choice.name], lens, choice)
-            for choice in request.measures
-            for lens in measured[choice.name]
+            for choice, lens in measures
             if MEASURES[choice.name].of == "heads" and lens in lenses
         ]
         self._mapped = {*shown, *(one.lens for one in self._measures if one.by_rows.reads_map)}

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
-from typing import Any
+from typing import Any, Literal
 
 from ..errors import HeadscopeError
 from . import metrics
@@ -29,6 +29,8 @@ logger = logging.getLogger("headscope.jobs")
 IDLE_SECONDS = 1.0
 # A child is forked from a process that imports its modules once, so replacing one takes milliseconds instead of the seconds that torch needs.
 CONTEXT = multiprocessing.get_context("forkserver")
+# What a child process runs: all jobs but downloads, or these alone.
+Runs = Literal["jobs", "downloads"]
 PR_SET_PDEATHSIG = 1  # of Linux: the signal that a process gets when its parent ends
 
 

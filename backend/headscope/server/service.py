@@ -9,7 +9,7 @@ import threading
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from .. import logs, stores
 from ..analysis.request import AnalysisRequest, with_stored_image
@@ -27,6 +27,7 @@ from ..jobs import (
     metrics,
 )
 from ..jobs.announcements import Announce
+from ..jobs.embedded import Runs
 from ..jobs.supervisor import Supervisor
 from ..jobs.watch import ANNOUNCED_SECONDS, TICK_SECONDS
 from ..models.catalog import Catalog
@@ -50,24 +51,10 @@ else:  # an embedded server needs neither Celery nor Redis
 
 logger = logging.getLogger("headscope")
 T = TypeVar("T")
+# Builds the child process of an embedded server that runs its jobs, or its downloads.
+BuildEmbedded = Callable[[Settings, JobDatabase, Announce, Callable[[], None], Runs], Embedded]
 # So many results at most are remembered as final.
 MOST_FINAL = 10_000
-
-
-class BuildEmbedded(Protocol):
-    """Builds the child process that runs the jobs of an embedded server, or its downloads. A server that is part of a cluster never calls it."""
-
-    def __call__(
-        self,
-        settings: Settings,
-        database: JobDatabase,
-        announce: Announce,
-        discard_ended: Callable[[], None],
-        *,
-        downloads: bool = False,
-    ) -> Embedded:
-        """Return it, not yet started."""
-        ...
 
 
 class Service:
@@ -99,7 +86,7 @@ class Service:
         with suppress(DatabaseUnavailable):  # the cluster tries again until it is there
             schema.prepare(self.facts)
         self.jobs: Supervisor = (
-            self._build_embedded() if settings.redis_url is None else self._build_cluster(settings.redis_url)
+            self._build_embedded("jobs") if settings.redis_url is None else self._build_cluster(settings.redis_url)
         )
         self._supervisors = [self.jobs]
         self._queue = queue = JobQueue(settings, self.results, self.database, self.jobs.wake)
@@ -108,10 +95,9 @@ class Service:
         self.head_scores = HeadScoring(self.catalog, queue)
         self.downloads = self._build_downloads()
 
-    def _build_embedded(self, *, downloads: bool = False) -> Embedded:
+    def _build_embedded(self, runs: Runs) -> Embedded:
         """Return a child process that runs jobs, or downloads."""
-        announce, discard = self.watcher.announce, self._discard_ended
-        return self._build(self.settings, self.database, announce, discard, downloads=downloads)
+        return self._build(self.settings, self.database, self.watcher.announce, self._discard_ended, runs)
 
     def _build_cluster(self, url: str) -> cluster.Cluster:
         """Return what hands jobs to the workers of a cluster."""
@@ -127,7 +113,7 @@ class Service:
         """Return the downloads. An embedded server runs them beside analyses, in a second child process."""
         jobs = self.jobs
         if self.settings.redis_url is None:
-            jobs = self._build_embedded(downloads=True)
+            jobs = self._build_embedded("downloads")
             self._supervisors.append(jobs)
         queue = JobQueue(self.settings, self.results, self.database, jobs.wake)
         return Downloads(self.catalog, queue, self.watcher)

@@ -10,6 +10,7 @@ from .. import logs, stores
 from ..database import Database
 from ..jobs import Embedded, Engine, JobDatabase, Worker, WorkerProcess, tracing
 from ..jobs.announcements import Announce
+from ..jobs.embedded import Runs
 from ..settings import Settings
 
 # The module that is imported before worker processes are forked.
@@ -17,14 +18,10 @@ PRELOAD = "headscope.worker.preload"
 
 
 def build_embedded(
-    settings: Settings,
-    database: JobDatabase,
-    announce: Announce,
-    discard_ended: Callable[[], None],
-    *,
-    downloads: bool = False,
+    settings: Settings, database: JobDatabase, announce: Announce, discard_ended: Callable[[], None], runs: Runs
 ) -> Embedded:
     """Return the child process of an embedded server that runs its jobs, or its downloads, without a time limit."""
+    downloads = runs == "downloads"
     limit = math.inf if downloads else settings.job_seconds
     return Embedded(
         database,
