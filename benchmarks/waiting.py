@@ -6,14 +6,18 @@ MiniLM, from the request to the answer, without the time that the model and the 
 SmolLM2 of the page's lenses and measures, from the request to the answer. Rates are those of 60 maps of 512 tokens at a time, read from a connection of their own
 without a library, from a result that keeps maps, or factors.
 
-`of_goal` is the time over the goal, which is met up to 1; of a rate, the goal over the rate.
+`of_goal` is the time over the goal, which is met up to 1; of a rate, the goal over the rate. On a slower machine it is larger. `times_reference` hardly depends on
+the machine, since both times are of the same turn. The reference of new processes and of first analyses is a process that imports torch; of an analysis over REST,
+the time of the model and the lenses; of the page's defaults, the model's plain pass; and of maps, the same bytes from one plain socket to another.
 """
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -23,20 +27,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from tests.support.server import API, Server
 
+import headscope
 from headscope.core.streams import PIECE
 from headscope.models.catalog import Catalog
 from headscope.settings import Settings
 
-from .common import Spread
+from .common import Spread, interleaved, ratios
 from .costs import DEFAULT_MEASURES
 from .study_memory import WORDS
 
 REPEATS = 5
 # What a new process runs, and its goal in ms.
+REFERENCE = "import torch"
 PROCESSES = {
-    "import torch": (["-c", "import torch"], None),
+    REFERENCE: (["-c", "import torch"], None),
     "import headscope": (["-c", "import headscope"], 50),
     "command --help": (["-m", "headscope", "--help"], 250),
     "import headscope.analyze": (["-c", "import headscope; headscope.analyze"], 2_000),
@@ -61,7 +68,7 @@ def measure(
     """Return one row per wait. `models` are those of first analyses; SmolLM2 is left out where it is not installed."""
     installed = Catalog(Settings()).installed("smollm2").is_dir()
     models = tuple(name for name in models if installed or name != "smollm2")
-    rows = [_process(name, repeats) for name in processes]
+    rows = list(_processes({REFERENCE, *processes}, repeats))
     for model in models:
         rows += _first(model, min(3, repeats))
     with _server() as server:
@@ -84,17 +91,21 @@ def _server(**settings: Any) -> Iterator[Server]:
         yield server
 
 
-def _row(what: str, milliseconds: list[float], goal: float | None) -> dict[str, Any]:
+def _row(what: str, milliseconds: list[float], reference: list[float], goal: float | None) -> dict[str, Any]:
     digits = 0 if max(milliseconds) >= 100 else 1
     row: dict[str, Any] = {"what": what, "ms": Spread.of(milliseconds).text(digits=digits)}
     if goal is not None:
         row |= {"goal": f"{goal} ms", "of_goal": Spread.of([one / goal for one in milliseconds]).text(1, 2)}
+        row["times_reference"] = ratios(milliseconds, reference).text(1, 3)
     return row
 
 
-def _process(name: str, repeats: int) -> dict[str, Any]:
-    arguments, goal = PROCESSES[name]
-    return _row(name, [_timed(lambda: _run(arguments)) for _ in range(repeats + 1)][1:], goal)
+def _processes(names: set[str], repeats: int) -> Rows:
+    chosen = {name: partial(_run, arguments) for name, (arguments, _) in PROCESSES.items() if name in names}
+    seconds = interleaved(chosen, repeats, 1)
+    milliseconds = {name: [one * 1e3 for one in taken] for name, taken in seconds.items()}
+    for name, taken in milliseconds.items():
+        yield _row(name, taken, milliseconds[REFERENCE], PROCESSES[name][1])
 
 
 def _run(arguments: list[str]) -> None:
@@ -110,14 +121,15 @@ def _timed(work: Callable[[], object]) -> float:
 
 def _first(model: str, repeats: int) -> Rows:
     """Measure the first analysis of a server that is ready, and the first one after its process that runs models was killed."""
-    ready, killed = list[float](), list[float]()
+    ready, killed, reference = list[float](), list[float](), list[float]()
     for _ in range(repeats):
         with _server(prewarm=True) as server:
             ready.append(_timed(lambda: _analyse(server, model, "The cat sat.")))
             server.kill_child()
             killed.append(_timed(lambda: _analyse(server, model, "The dog sat.")))
-    yield _row(f"first analysis, {model}", ready, FIRST[model][0])
-    yield _row(f"after a kill, {model}", killed, FIRST[model][1])
+        reference.append(_timed(lambda: _run(PROCESSES[REFERENCE][0])))
+    yield _row(f"first analysis, {model}", ready, reference, FIRST[model][0])
+    yield _row(f"after a kill, {model}", killed, reference, FIRST[model][1])
 
 
 def _analyse(server: Server, model: str, text: str, **more: Any) -> dict[str, Any]:
@@ -138,24 +150,37 @@ def _texts(words: int) -> Iterator[str]:
 
 def _warm(server: Server, repeats: int) -> Rows:
     """Measure what an analysis of 16 tokens takes beside the model and the lenses."""
-    beside, texts = list[float](), _texts(14)
+    beside, computing, texts = list[float](), list[float](), _texts(14)
     for _ in range(repeats + 5):
         began = time.perf_counter()
         document = _analyse(server, "minilm", next(texts))
-        beside.append((time.perf_counter() - began) * 1e3 - document["timing_ms"]["total"])
-    yield _row("over REST, MiniLM, 16 tokens", beside[5:], WARM)
+        computing.append(document["timing_ms"]["total"])
+        beside.append((time.perf_counter() - began) * 1e3 - computing[-1])
+    yield _row("over REST, MiniLM, 16 tokens", beside[5:], computing[5:], WARM)
 
 
 def _decoder(server: Server, repeats: int) -> Rows:
     """Measure warm analyses with SmolLM2."""
+    model = headscope.load(Catalog(Settings()).installed("smollm2"))
     taken: dict[int, list[float]] = {count: [] for count in DECODER}
+    plain: dict[int, list[float]] = {count: [] for count in DECODER}
     texts = _texts(max(DECODER))
     for turn in range(repeats + 1):
-        for count, found in taken.items():
-            spent = _timed(partial(_analyse, server, "smollm2", next(texts), max_tokens=count))
-            found += [spent] if turn else []
+        for count in DECODER:
+            text = next(texts)
+            spent = _timed(partial(_analyse, server, "smollm2", text, max_tokens=count))
+            passed = _timed(partial(_pass, model, text, count))
+            if turn:
+                taken[count].append(spent)
+                plain[count].append(passed)
     for count, found in taken.items():
-        yield _row(f"page's defaults, SmolLM2, {count} tokens", found, DECODER[count])
+        yield _row(f"page's defaults, SmolLM2, {count} tokens", found, plain[count], DECODER[count])
+
+
+def _pass(model: headscope.Model, text: str, tokens: int) -> None:
+    """Run the model's own forward pass, as it was loaded."""
+    with torch.inference_mode():
+        model.module(**model.inputs(model.encode(text, max_tokens=tokens)))
 
 
 def _received(server: Server, path: str) -> int:
@@ -167,18 +192,41 @@ def _received(server: Server, path: str) -> int:
         return sum(iter(partial(answer.readinto, buffer), 0))
 
 
+def _passed_on(size: int) -> None:
+    """Receive so many bytes from a thread, over a socket of this machine's network."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listening,
+        socket.create_connection(listening.getsockname()) as ours,
+    ):
+        theirs, _ = listening.accept()
+        sender = threading.Thread(target=_send, args=(theirs, size))
+        sender.start()
+        buffer = bytearray(PIECE)
+        while ours.recv_into(buffer):
+            pass
+        sender.join()
+
+
+def _send(to: socket.socket, size: int) -> None:
+    with to:
+        to.sendall(bytes(size))
+
+
 def _maps(server: Server, name: str, tokens: int, repeats: int) -> Rows:
     """Measure the rate of maps as a client receives them."""
     document = _analyse(server, "minilm", next(_texts(tokens)), max_tokens=tokens, lenses=["weights"])
-    rates = list[float]()
+    rates, taken, reference = list[float](), list[float](), list[float]()
     for turn in range(repeats + 1):
         path = f"{API}/analyses/{document['id']}/maps/weights?layer={turn % 2}:{turn % 2 + LAYERS}"
         began = time.perf_counter()
         size = _received(server, path)
-        rates.append(size / 1e6 / (time.perf_counter() - began))
+        taken.append(time.perf_counter() - began)
+        rates.append(size / 1e6 / taken[-1])
+        reference.append(_timed(partial(_passed_on, size)) / 1e3)
     yield {
         "what": f"maps, {name}",
         "MB/s": Spread.of(rates[1:]).text(),
         "goal": f"{RATES[name]} MB/s",
         "of_goal": Spread.of([RATES[name] / rate for rate in rates[1:]]).text(1, 2),
+        "times_reference": ratios(taken[1:], reference[1:]).text(1, 3),
     }

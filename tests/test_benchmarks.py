@@ -120,6 +120,8 @@ def test_a_formatted_spread_can_be_read(values: list[float]) -> None:
         ("study", {"threads": 1, "ratio": "0.50 (0.40-0.70)"}, (0.7, 0.8, 0.9), False),
         ("study", {"threads": 1, "ratio": "1.00 (0.95-1.05)"}, (0.7, 0.8, 0.9), False),
         ("memory", {"tokens": 16, "ratio": "1.30 (1.21-1.40)"}, (1.3, *(1.2,) * 10), True),  # the first one is too old
+        ("waiting", {"what": "a page", "times_reference": "1.30 (1.21-1.40)"}, (1.0, 1.1, 1.2), True),
+        ("waiting", {"what": "a page", "of_goal": "1.30 (1.21-1.40)"}, (1.0, 1.1, 1.2), False),  # of a slower machine
     ],
 )
 def test_a_ratio_beside_the_record(name: str, row: dict[str, object], medians: tuple[float, ...], worse: bool) -> None:
