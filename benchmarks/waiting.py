@@ -40,8 +40,8 @@ from .costs import DEFAULT_MEASURES
 from .study_memory import WORDS
 
 REPEATS = 5
-# What a new process runs, and its goal in ms.
 REFERENCE = "import torch"
+# What a new process runs, and its goal in ms.
 PROCESSES = {
     REFERENCE: (["-c", "import torch"], None),
     "import headscope": (["-c", "import headscope"], 50),
@@ -192,14 +192,14 @@ def _received(server: Server, path: str) -> int:
         return sum(iter(partial(answer.readinto, buffer), 0))
 
 
-def _passed_on(size: int) -> None:
-    """Receive so many bytes from a thread, over a socket of this machine's network."""
+def _pass_on(data: bytes) -> None:
+    """Send data from one thread to another, over a socket of this machine's network."""
     with (
         socket.create_server(("127.0.0.1", 0)) as listening,
         socket.create_connection(listening.getsockname()) as ours,
     ):
         theirs, _ = listening.accept()
-        sender = threading.Thread(target=_send, args=(theirs, size))
+        sender = threading.Thread(target=_send, args=(theirs, data))
         sender.start()
         buffer = bytearray(PIECE)
         while ours.recv_into(buffer):
@@ -207,9 +207,9 @@ def _passed_on(size: int) -> None:
         sender.join()
 
 
-def _send(to: socket.socket, size: int) -> None:
+def _send(to: socket.socket, data: bytes) -> None:
     with to:
-        to.sendall(bytes(size))
+        to.sendall(data)
 
 
 def _maps(server: Server, name: str, tokens: int, repeats: int) -> Rows:
@@ -222,7 +222,7 @@ def _maps(server: Server, name: str, tokens: int, repeats: int) -> Rows:
         size = _received(server, path)
         taken.append(time.perf_counter() - began)
         rates.append(size / 1e6 / taken[-1])
-        reference.append(_timed(partial(_passed_on, size)) / 1e3)
+        reference.append(_timed(partial(_pass_on, bytes(size))) / 1e3)
     yield {
         "what": f"maps, {name}",
         "MB/s": Spread.of(rates[1:]).text(),
