@@ -43,7 +43,7 @@ TRACKED = {
     "long": Tracked(r"^times_forward$|^headscope_added_gib$", "lower", None),
     "batch": Tracked(r" times the loop$", "higher", {"lengths": (16,), "repeats": 3}),
     "study": Tracked(r"ratio$", "higher", {"count": 200, "decoder_count": 8, "repeats": 2}),
-    "generation": Tracked(r"^ratio$", "higher", {"new": 64, "repeats": 3}),
+    "generation": Tracked(r"^ratio$", "higher", {"new": 64, "repeats": 2}),
     "scaling": Tracked(
         r"exponent$",
         "lower",

@@ -68,9 +68,7 @@ def measure(
     """Return one row per wait. `models` are those of first analyses; SmolLM2 is left out where it is not installed."""
     installed = Catalog(Settings()).installed("smollm2").is_dir()
     models = tuple(name for name in models if installed or name != "smollm2")
-    rows = list(_processes({REFERENCE, *processes}, repeats))
-    for model in models:
-        rows += _first(model, min(3, repeats))
+    rows = [*_processes({REFERENCE, *processes}, repeats), *_first(models, min(3, repeats))]
     with _server() as server:
         rows += [*_warm(server, 6 * repeats), *_maps(server, "computed", tokens, 2 * repeats)]
         if "smollm2" in models:
@@ -119,17 +117,21 @@ def _timed(work: Callable[[], object]) -> float:
     return (time.perf_counter() - began) * 1e3
 
 
-def _first(model: str, repeats: int) -> Rows:
+def _first(models: tuple[str, ...], repeats: int) -> Rows:
     """Measure the first analysis of a server that is ready, and the first one after its process that runs models was killed."""
-    ready, killed, reference = list[float](), list[float](), list[float]()
-    for _ in range(repeats):
-        with _server(prewarm=True) as server:
-            ready.append(_timed(lambda: _analyse(server, model, "The cat sat.")))
-            server.kill_child()
-            killed.append(_timed(lambda: _analyse(server, model, "The dog sat.")))
-        reference.append(_timed(lambda: _run(PROCESSES[REFERENCE][0])))
-    yield _row(f"first analysis, {model}", ready, reference, FIRST[model][0])
-    yield _row(f"after a kill, {model}", killed, reference, FIRST[model][1])
+    ready: dict[str, list[float]] = {model: [] for model in models}
+    killed: dict[str, list[float]] = {model: [] for model in models}
+    reference = list[float]()
+    for _ in range(repeats if models else 0):
+        for model in models:
+            with _server(prewarm=True) as server:
+                ready[model].append(_timed(partial(_analyse, server, model, "The cat sat.")))
+                server.kill_child()
+                killed[model].append(_timed(partial(_analyse, server, model, "The dog sat.")))
+        reference.append(_timed(partial(_run, PROCESSES[REFERENCE][0])))
+    for model in models:
+        yield _row(f"first analysis, {model}", ready[model], reference, FIRST[model][0])
+        yield _row(f"after a kill, {model}", killed[model], reference, FIRST[model][1])
 
 
 def _analyse(server: Server, model: str, text: str, **more: Any) -> dict[str, Any]:
