@@ -6,9 +6,9 @@ MiniLM, from the request to the answer, without the time that the model and the 
 SmolLM2 of the page's lenses and measures, from the request to the answer. Rates are those of 60 maps of 512 tokens at a time, read from a connection of their own
 without a library, from a result that keeps maps, or factors.
 
-`of_goal` is the time over the goal, which is met up to 1; of a rate, the goal over the rate. On a slower machine it is larger. `times_reference` hardly depends on
+`of_goal` is the time over the goal, which is met up to 1; of a rate, the goal over the rate. On a slower machine it is larger. `times_reference` depends less on
 the machine, since both times are of the same turn. The reference of new processes and of first analyses is a process that imports torch; of an analysis over REST,
-the time of the model and the lenses; of the page's defaults, the model's plain pass; and of maps, the same bytes from one plain socket to another.
+the time of the model and the lenses; of the page's defaults, the model's eager pass; and of maps, the same bytes from one plain socket to another.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import partial
 from http.client import HTTPConnection
@@ -119,10 +119,12 @@ def _timed(work: Callable[[], object]) -> float:
 
 def _first(models: tuple[str, ...], repeats: int) -> Rows:
     """Measure the first analysis of a server that is ready, and the first one after its process that runs models was killed."""
+    if not models:
+        return
     ready: dict[str, list[float]] = {model: [] for model in models}
     killed: dict[str, list[float]] = {model: [] for model in models}
     reference = list[float]()
-    for _ in range(repeats if models else 0):
+    for _ in range(repeats):
         for model in models:
             with _server(prewarm=True) as server:
                 ready[model].append(_timed(partial(_analyse, server, model, "The cat sat.")))
@@ -170,8 +172,9 @@ def _decoder(server: Server, repeats: int) -> Rows:
     for turn in range(repeats + 1):
         for count in DECODER:
             text = next(texts)
+            inputs = model.inputs(model.encode(text, max_tokens=count))
             spent = _timed(partial(_analyse, server, "smollm2", text, max_tokens=count))
-            passed = _timed(partial(_pass, model, text, count))
+            passed = _timed(partial(_plain_pass, model, inputs))
             if turn:
                 taken[count].append(spent)
                 plain[count].append(passed)
@@ -179,10 +182,10 @@ def _decoder(server: Server, repeats: int) -> Rows:
         yield _row(f"page's defaults, SmolLM2, {count} tokens", found, plain[count], DECODER[count])
 
 
-def _pass(model: headscope.Model, text: str, tokens: int) -> None:
-    """Run the model's own forward pass, as it was loaded."""
+def _plain_pass(model: headscope.Model, inputs: Mapping[str, Any]) -> None:
+    """Run the model's own forward pass, with eager attention, as it was loaded."""
     with torch.inference_mode():
-        model.module(**model.inputs(model.encode(text, max_tokens=tokens)))
+        model.module(**inputs)
 
 
 def _received(server: Server, path: str) -> int:
@@ -194,7 +197,7 @@ def _received(server: Server, path: str) -> int:
         return sum(iter(partial(answer.readinto, buffer), 0))
 
 
-def _pass_on(data: bytes) -> None:
+def _send_over_loopback(data: bytes) -> None:
     """Send data from one thread to another, over a socket of this machine's network."""
     with (
         socket.create_server(("127.0.0.1", 0)) as listening,
@@ -224,7 +227,7 @@ def _maps(server: Server, name: str, tokens: int, repeats: int) -> Rows:
         size = _received(server, path)
         taken.append(time.perf_counter() - began)
         rates.append(size / 1e6 / taken[-1])
-        reference.append(_timed(partial(_pass_on, bytes(size))) / 1e3)
+        reference.append(_timed(partial(_send_over_loopback, bytes(size))) / 1e3)
     yield {
         "what": f"maps, {name}",
         "MB/s": Spread.of(rates[1:]).text(),
