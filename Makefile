@@ -100,7 +100,7 @@ bench: system $(VENV)/.serve $(VENV)/.test $(VENV)/.bench $(PAGE)
 	$(BIN)/python -m benchmarks $(ARGS)
 
 # ARGS names models, as folders or on the hub; without it, all that come without a hub.
-proof: $(VENV)/.serve $(VENV)/.proof build/transformer-lens-4
+proof: $(VENV)/.serve $(VENV)/.proof build/transformer-lens-4 build/inseq
 	$(BIN)/python -m benchmarks.proof $(ARGS)
 
 docs: $(VENV)/.serve $(VENV)/.docs $(PAGE)
@@ -186,6 +186,11 @@ $(PAGE): $(shell find frontend/src -type f ! -name schema.ts) frontend/index.htm
 # Its bridge; forward passes of its own has only version 3, which is in the environment.
 build/transformer-lens-4: | $(VENV)/.tools
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --target $@ "transformer-lens>=4.3,<5"
+
+# Without the libraries of NVIDIA's that it asks for, two gigabytes; these are what it imports and the environment lacks.
+build/inseq: | $(VENV)/.tools
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --target $@ "inseq>=0.7,<0.8" captum jaxtyping wadler-lindig "typeguard<2.14" treescope \
+	  matplotlib contourpy cycler kiwisolver pyparsing fonttools rich markdown-it-py mdurl
 
 clean:
 	rm -rf $(VENV) $(VENV)-notebooks frontend/node_modules frontend/dist site

@@ -1,12 +1,12 @@
 """What other engines read from a model, and how long that takes: python -m benchmarks.engines ENGINE FOLDER INPUTS OUT
 
-INPUTS are lists of token ids, as JSON. OUT becomes a .npz with `weights` [L, H, Q, K], `outputs` [L, H, Q, D], the heads' outputs before the output projection, and
-`logits` [Q, V] if the model has a language head, and from decoders that TransformerLens reads `contributions` [L, H],
-each with the number of the input, and `version`. `times` are, for the last input, the times of reading the weights of all heads, relative to transformers' own eager
-pass that returns them, in turn. The exit status is 3, with a sentence, for a model that the engine does not read.
+INPUTS are lists of token ids, as JSON. OUT becomes a .npz with `weights` [L, H, Q, K], and if the engine reads them `outputs` [L, H, Q, D], the heads' outputs before
+the output projection, `logits` [Q, V] of a language head, and `contributions` [L, H], each with the number of the input, and `version`. `times` are, for the last
+input, the times of reading the weights of all heads, relative to transformers' own eager pass that returns them, in turn. The exit status is 3, with a sentence, for a
+model that the engine does not read.
 
-TransformerLens's own classes compute the forward pass by code of their own; its bridge, nnsight and interp-engine read the modules of transformers, under its eager
-attention.
+TransformerLens's own classes compute the forward pass by code of their own; its bridge, nnsight, interp-engine and inseq read the modules of transformers, under its
+eager attention.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import numpy as np
 import torch
 import transformers
 from torch import Tensor
-from transformers import AutoConfig
+from transformers import AutoConfig, AutoTokenizer
 
 from .common import interleaved
 
@@ -34,14 +34,14 @@ DECODERS = ("gpt2", "llama")
 
 
 class Reading(NamedTuple):
-    """What an engine read of one input, in float32: weights [L, H, Q, K], outputs [L, H, Q, D], and logits [Q, V] or None.
+    """What an engine read of one input, in float32: weights [L, H, Q, K], and if it reads them outputs [L, H, Q, D] and logits [Q, V].
 
     contributions [L, H] are what every head adds to the largest logit of the last token on the direct path, if the engine tells.
     """
 
     weights: Tensor
-    outputs: Tensor
-    logits: Tensor | None
+    outputs: Tensor | None = None
+    logits: Tensor | None = None
     contributions: Tensor | None = None
 
 
@@ -192,6 +192,37 @@ def _addressed(engine: Any, model: Any, ids: Tensor, config: Any) -> Reading:
     return Reading(weights, outputs.transpose(1, 2), cache[engine.Address("lm_head")][0])
 
 
+def inseq(folder: Path) -> Opened:
+    """Read with the method `attention` of inseq, which knows heads and layers before it aggregates them."""
+    import inseq
+    from inseq.data import BatchEncoding
+
+    config = AutoConfig.from_pretrained(folder)
+    if config.model_type not in DECODERS:
+        raise Unread("inseq reads models that generate.")
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model: Any = inseq.load_model(_eager(folder), "attention", tokenizer=tokenizer)
+    texts: dict[str, Tensor] = {}
+
+    def encode(given: list[str], *_: object, **__: object) -> Any:
+        """Encode as these ids, of which no text may exist."""
+        ids = texts[given[0]]
+        names = [tokenizer.convert_ids_to_tokens(ids[0])]
+        nothing = torch.zeros_like(ids)
+        return BatchEncoding(input_ids=ids, input_tokens=names, attention_mask=nothing + 1, baseline_ids=nothing)
+
+    model.encode = encode
+
+    def weights(ids: Tensor) -> Tensor:
+        # Its queries are the tokens from which something is predicted: one more after the last makes that a query.
+        texts.update(first=ids[:, :1], first_and_rest=torch.cat([ids, ids[:, :1]], 1))
+        done = model.attribute("first", "first_and_rest", show_progress=False)
+        attended = done.sequence_attributions[0].target_attributions[:-1]  # [K, Q, L, H], NaN for later tokens
+        return torch.nan_to_num(attended).permute(2, 3, 1, 0)
+
+    return Opened(lambda ids: Reading(weights(ids)), weights)
+
+
 def times(folder: Path, weights: Callable[[Tensor], object], ids: Tensor) -> list[float]:
     """Return the times of reading the weights of all heads, relative to transformers' eager pass that returns them, of the same repeat."""
     module = _eager(folder)
@@ -217,6 +248,7 @@ ENGINES: dict[str, tuple[str, Callable[[Path], Opened]]] = {
     "TransformerLens bridge": ("transformer-lens", bridge),
     "nnsight": ("nnsight", nnsight),
     "interp-engine": ("interp-engine", interp_engine),
+    "inseq": ("inseq", inseq),
 }
 
 

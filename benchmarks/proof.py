@@ -38,8 +38,8 @@ from .engines import ENGINES, UNREAD, Reading, times
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = ROOT / "docs" / "measured" / "proof.json"
 LONGEST = 128
-# TransformerLens 4, beside the version 3 of the environment.
-BRIDGE = ROOT / "build" / "transformer-lens-4"
+# Engines that cannot be in the environment: TransformerLens 4 beside version 3, and inseq, which asks for libraries of NVIDIA's.
+ELSEWHERE = {"TransformerLens bridge": ROOT / "build" / "transformer-lens-4", "inseq": ROOT / "build" / "inseq"}
 TEXTS = (
     "The keys to the old cabinet are on the table, and the book that she wrote is not.",
     "When Mary and John went to the store, John gave a drink to Mary; when Mary and John went to the store, John gave a drink to",
@@ -165,8 +165,7 @@ def _ask(engine: str, folder: Path, inputs: list[list[int]]) -> tuple[str, list[
     with tempfile.TemporaryDirectory() as place:
         out = Path(place) / "readings.npz"
         command = [sys.executable, "-m", "benchmarks.engines", engine, str(folder), json.dumps(inputs), str(out)]
-        path = str(BRIDGE) if engine == "TransformerLens bridge" else ""
-        environment = {**os.environ, "HF_HUB_OFFLINE": "1", "PYTHONPATH": path}
+        environment = {**os.environ, "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(ELSEWHERE.get(engine, ""))}
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
         if done.returncode == UNREAD:
             print(f"{engine}: {done.stdout.strip()}")
@@ -187,8 +186,10 @@ def _ask(engine: str, folder: Path, inputs: list[list[int]]) -> tuple[str, list[
 
 
 def _difference(ours: Reading, theirs: Reading) -> dict[str, float]:
-    outputs = (ours.outputs - theirs.outputs).flatten(1).abs().amax(1) / theirs.outputs.flatten(1).abs().amax(1)
-    found = {"weights": (ours.weights - theirs.weights).abs().max(), "outputs": outputs.max()}
+    found = {"weights": (ours.weights - theirs.weights).abs().max()}
+    if ours.outputs is not None and theirs.outputs is not None:
+        outputs = (ours.outputs - theirs.outputs).flatten(1).abs().amax(1) / theirs.outputs.flatten(1).abs().amax(1)
+        found["outputs"] = outputs.max()
     if ours.logits is not None and theirs.logits is not None:
         found["logits"] = (ours.logits - theirs.logits).abs().max() / theirs.logits.abs().max()
     if ours.contributions is not None and theirs.contributions is not None:
