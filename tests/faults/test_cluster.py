@@ -326,7 +326,8 @@ def test_limits(models: Path, tmp_path: Path) -> None:
     settings = {"job_seconds": 4, "worker_bytes": 1, "log_format": "json"}
     with Cluster(tmp_path / "home", models, constants={"celery.GRACE_SECONDS": 4.0}, **settings) as cluster:
         long = slow(text="The cat sat on the mat because it was tired. " * 90, lenses=["effective-simplex"])
-        document = cluster.ended(cluster.submit(**{**long, "max_tokens": 1000}))
+        slowest = cluster.submit(**{**long, "max_tokens": 1000})
+        document = cluster.ended(slowest)
         assert (document["status"], document["error"]["code"], document["attempts"]) == ("failed", "timed-out", 1)
         id_ = cluster.submit(**slow())
         child = cluster.holder(id_).child()
@@ -338,8 +339,9 @@ def test_limits(models: Path, tmp_path: Path) -> None:
         ends(cluster, cluster.submit(**quick()))
         assert last != child
         eventually(lambda: cluster.child() != last, "another process")
-        events = [json.loads(line)["event"] for line in cluster.workers[0].log().splitlines()]
-        assert events.count("analysis ends") == 2
+        events = [json.loads(line) for line in cluster.workers[0].log().splitlines()]
+        assert sum(event.get("end") == "done" for event in events) == 2
+        assert [event["job"] for event in events if event["event"] == "analysis stopped at its time limit"] == [slowest]
 
 
 @pytest.mark.long

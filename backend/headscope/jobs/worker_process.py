@@ -14,6 +14,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Any, Protocol
 
+from .. import logs
 from ..errors import HeadscopeError
 from . import tracing
 from .job import End, Job, Problem, Run, Worker, outcome, timed_out
@@ -134,8 +135,13 @@ class WorkerProcess:
                 logger.exception("job %s", ", ".join(job.id for job in jobs))
             failed = HeadscopeError("The worker failed on this job; its log says why.").problem()
             problems = dict.fromkeys((job.id for job in jobs), failed)
+        if not self._late:
+            return problems
+        for job in jobs:
+            with logs.bound(job=job.id, request_id=job.request_id):
+                logger.warning("%s stopped at its time limit", job.kind)
         late = timed_out(self._job_seconds).problem()
-        return {id_: problem and late for id_, problem in problems.items()} if self._late else problems
+        return {id_: problem and late for id_, problem in problems.items()}
 
     @contextmanager
     def _time_limit(self) -> Iterator[None]:
