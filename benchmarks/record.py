@@ -37,7 +37,7 @@ TRACKED = {
     "lenses": Tracked(
         r"_ratio$|^effective_adds_percent$", "lower", {"lengths": (128,), "decoder_lengths": (51,), "repeats": 5}
     ),
-    "targets": Tracked(r" \d+$", "lower", {"lengths": (128,), "repeats": 5}),
+    "targets": Tracked(r" \d+$", "lower", {"lengths": (128,), "repeats": 5, "long": None}),
     "effects": Tracked(r"_of_", "lower", {"lengths": (32,), "repeats": 2}),
     "memory": Tracked(r"^ratio$", "lower", {"repeats": 2}),
     "long": Tracked(r"^times_forward$|^headscope_added_gib$", "lower", None),

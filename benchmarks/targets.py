@@ -1,16 +1,28 @@
-"""The page's default methods and those with a target, as in `costs`, with more repeats and close to the plain pass in time."""
+"""The page's default methods and those with a target, as in `costs`, with more repeats and close to the plain pass in time; longer inputs of a causal model, too."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
+
+from transformers import GPT2Config, GPT2LMHeadModel
 
 from . import costs
 
 REPEATS = 11
 CHOSEN = ("capture", "lens effective", "lens norm", "mechanism jump", "default measures")
-SMALLEST = costs.SMALLEST
+LONGEST = 2048
+# How longer inputs are measured: options of costs.measure.
+LONG: dict[str, Any] = {
+    "lengths": (LONGEST,),
+    "repeats": 5,
+    "models": {"gpt2-small": lambda: GPT2LMHeadModel(GPT2Config(n_positions=LONGEST))},
+}
+SMALLEST: dict[str, Any] = {**costs.SMALLEST, "long": {**costs.SMALLEST, "lengths": (12,)}}
 
 
-def measure(repeats: int = REPEATS, **options: Any) -> list[dict[str, Any]]:
-    """Return rows and columns as `costs` does, with its options."""
-    return costs.measure(repeats=repeats, chosen=CHOSEN, **options)
+def measure(repeats: int = REPEATS, long: Mapping[str, Any] | None = LONG, **options: Any) -> list[dict[str, Any]]:
+    """Return rows and columns as `costs` does, with its options, and columns of `long` inputs."""
+    rows = costs.measure(repeats=repeats, chosen=CHOSEN, **options)
+    longer = {row["method"]: row for row in costs.measure(chosen=CHOSEN, **long)} if long else {}
+    return [row | longer.get(row["method"], {}) for row in rows]
