@@ -116,6 +116,8 @@ def test_the_text_grows_to_be_edited(visit: Visit) -> None:
     visit.settled(before)
     assert box(visit.text)["height"] < 30
     assert visit.text.evaluate("(area) => area.scrollTop") == 0, "the one line is not the first"
+    assert visit.text.evaluate("(area) => area.scrollLeft") == 0, "the line does not begin at its first letter"
+    assert visit.text.evaluate("(area) => area.scrollWidth > area.clientWidth"), "the line is broken before the edge"
     expect(visit.text).to_be_focused()
 
 

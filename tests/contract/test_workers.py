@@ -243,8 +243,8 @@ def keep_alarm() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("keep_alarm")
-def test_a_job_out_of_time_is_told_so(database: JobDatabase) -> None:
-    """The job fails as timed out, whatever the engine reported. Jobs that shared a pass run again alone, each with the whole time."""
+def test_a_job_out_of_time_is_told_so(database: JobDatabase, caplog: pytest.LogCaptureFixture) -> None:
+    """The job fails as timed out, whatever the engine reported, and the log says so. Jobs that shared a pass run again alone, each with the whole time."""
     database.enqueue(work(0, 1, recipe="r", tokens=10))
     engine = Interrupted()
     process = WorkerProcess(ONE, database, lambda: engine, job_seconds=0.2, cancel_seconds=2.0)
@@ -252,6 +252,7 @@ def test_a_job_out_of_time_is_told_so(database: JobDatabase) -> None:
     while process.run_next():
         pass
     assert engine.passes == [IDS[:2], IDS[:1], IDS[1:2]]
+    assert caplog.messages == ["analysis stopped at its time limit"] * 4
     for id_ in IDS[:2]:
         ended = the(database, id_)
         assert (ended.status, ended.error and ended.error["code"], ended.attempts) == ("failed", "timed-out", 2)

@@ -137,7 +137,7 @@ class WorkerProcess:
             problems = dict.fromkeys((job.id for job in jobs), failed)
         if not self._late:
             return problems
-        for job in jobs:
+        for job in (one for one in jobs if problems[one.id]):  # others ended before it
             with logs.bound(job=job.id, request_id=job.request_id):
                 logger.warning("%s stopped at its time limit", job.kind)
         late = timed_out(self._job_seconds).problem()
