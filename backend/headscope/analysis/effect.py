@@ -14,10 +14,10 @@ from ..core.attention import Kind
 from ..core.lazy import Tensor
 from ..core.tokens import TOKENS, Token
 from ..effects import EFFECTS
-from ..errors import OutOfMemory, Unsupported
+from ..errors import InvalidRequest, OutOfMemory, Unsupported
 from ..models.loading import Model
 from ..models.modules import is_out_of_memory
-from ..models.support import BEFORE_DECODER
+from ..models.support import BEFORE_DECODER, check_softmax
 from .effect_methods import COMPUTE, JudgedInput, Means, MethodResult, Score, Step, Together
 from .effect_request import EffectRequest, Text
 from .predictions import Predictions, WrittenLogit, texts_of, top_predictions, written_logits
@@ -99,6 +99,7 @@ class Effect:
             "tokens": TOKENS.dump_python(self.tokens),
             "key_tokens": TOKENS.dump_python(self.key_tokens),
             "effects": to_lists(self.effects),
+            "shares": None if self.baseline is None else to_lists(self.shares),
             "shape": None if self.maps is None else list(self.maps.shape),
             "completeness_error": None if self.completeness_error is None else to_lists(self.completeness_error),
             "score": None if self.score is None else self.score.to_document(),
@@ -132,11 +133,14 @@ def compute(
     Raises the errors of `headscope.effect`.
     """
     encoded = model.encode(**given)
+    if request.against is not None and not isinstance(request.against, str) and _is_pictured(given):
+        raise InvalidRequest("The other text goes beside the same image. Give it as text.", pointer="/against")
     other = None if request.against is None else model.encode(**input_against(given, request.against))
     longest = model.facts.max_tokens
     reference = [model.encode(**input_for_reference(given, text, longest)) for text in request.reference or ()]
     sites = examine(model, dtype, image)
     declared = EFFECTS[request.method.name]
+    check_softmax(model.facts)
     predicts = declared.of == "prediction"
     of = _kind(sites, kind) if predicts else sites.of(kind)[0].kind
     missing = sites.missing(of)
@@ -170,7 +174,7 @@ def _with_axes(judged: JudgedInput, request: EffectRequest, found: MethodResult)
         target=Target(found.ids, tuple(texts_of(model, found.ids)), position, found.value, found.capped),
         kind=kind,
         layers=[site.layer for site in chosen],
-        heads=list(range(chosen[0].heads)),
+        heads=list(range(max(site.heads for site in chosen))),
         tokens=list(axes.queries),
         key_tokens=list(axes.keys),
         effects=found.effects,
@@ -187,9 +191,16 @@ def _with_axes(judged: JudgedInput, request: EffectRequest, found: MethodResult)
 
 
 def input_against(given: Mapping[str, Any], against: Text) -> dict[str, Any]:
-    """Return the arguments of Model.encode for the other text: those of the input, with this text or these token ids."""
-    other = {"text": against} if isinstance(against, str) else {"token_ids": against}
-    return {**given, **dict.fromkeys(("text", "messages", "token_ids", "image", "generate")), **other}
+    """Return the arguments of Model.encode for the other text: those of the input, with this text or these token ids. An image stays beside a text."""
+    written = isinstance(against, str)
+    kept = {"image": given.get("image")} if written and _is_pictured(given) else {}
+    other = {"text": against} if written else {"token_ids": against}
+    return {**given, **dict.fromkeys(("text", "messages", "token_ids", "image", "generate")), **kept, **other}
+
+
+def _is_pictured(given: Mapping[str, Any]) -> bool:
+    """Return whether an input is an image beside a text."""
+    return given.get("image") is not None and (given.get("text") is not None or given.get("messages") is not None)
 
 
 def input_for_reference(given: Mapping[str, Any], text: Text, longest: int | None) -> dict[str, Any]:
@@ -198,7 +209,7 @@ def input_for_reference(given: Mapping[str, Any], text: Text, longest: int | Non
     The text is cut to what the input is cut to, to what the model takes (`longest`), and to REFERENCE_TOKENS.
     """
     most = min(filter(None, (given.get("max_tokens"), longest, REFERENCE_TOKENS)))
-    return {**input_against(given, text), **dict.fromkeys(("mask", "pos", "labels")), "max_tokens": most}
+    return {**input_against(given, text), **dict.fromkeys(("image", "mask", "pos", "labels")), "max_tokens": most}
 
 
 def _kind(sites: AttentionSites, kind: Kind) -> Kind:

@@ -14,11 +14,16 @@ from ..batteries.base import AttentionPrompt, ChoicePrompt
 from ..capture import direct_path, examine
 from ..capture.head_logits import chosen_logits
 from ..core.arrays import Array, to_lists
+from ..effects import EFFECTS
 from ..errors import Unsupported
 from ..models.loading import Model
+from ..models.support import NO_TOKENS, check_softmax
 from ..models.vocabulary import ModelVocabulary
 from . import pipeline
+from .effect_methods.base import check_sum
+from .effect_methods.contribution import NOT_THE_SUM, contributions
 from .head_scores_request import HeadScoresRequest, check_causal
+from .predictions import writes_tokens
 from .reader import Progress
 from .request import AnalysisRequest
 from .result import MemorySink
@@ -46,7 +51,8 @@ class HeadScores:
     def top(self, battery: str, count: int = 5) -> list[tuple[str, float, float]]:
         """Return the heads with the largest scores in a battery as (layer.head, score, control), largest first."""
         scores, controls = self.scores[battery], self.controls[battery]
-        places = (np.unravel_index(place, scores.shape) for place in np.argsort(-scores, axis=None)[:count])
+        order = np.argsort(-scores, axis=None)[: min(count, np.isfinite(scores).sum())]
+        places = (np.unravel_index(place, scores.shape) for place in order)
         return [(f"{self.layers[i]}.{self.heads[j]}", float(scores[i, j]), float(controls[i, j])) for i, j in places]
 
     def to_document(self) -> dict[str, Any]:
@@ -77,7 +83,7 @@ def compute(model: Model, request: HeadScoresRequest, progress: Progress) -> Hea
         prompts=request.prompts,
         seed=request.seed,
         layers=[site.layer for site in sites],
-        heads=list(range(sites[0].heads)),
+        heads=list(range(max(site.heads for site in sites))),
         scores={name: scores for name, (scores, _) in found.items()},
         controls={name: controls for name, (_, controls) in found.items()},
         missing=missing,
@@ -111,9 +117,17 @@ def _weights(model: Model, ids: Sequence[int]) -> Array:
 
 
 def written(model: Model, prompt: ChoicePrompt) -> Array:
-    """Return what all heads contribute to the logits of the answers on the direct path, [L, H, answers]."""
+    """Return what all heads contribute to the logits of the answers on the direct path, [L, H, answers]. Raises Unsupported for models without contributions."""
+    check_softmax(model.facts)
+    if not writes_tokens(model):
+        raise Unsupported(NO_TOKENS)
     read, encoded = partial(chosen_logits, ids=prompt.answers), model.encode(token_ids=prompt.ids)
     sites = examine(model)
+    missing = sites.missing("self")
+    for need in EFFECTS["contribution"].needs:
+        if need in missing:
+            raise Unsupported(missing[need])
     with model.lock, model.using("float32"):
         path = direct_path(model, encoded, sites, prompt.answers[:1], len(prompt.ids) - 1, False, read)
+    check_sum(path.value, contributions(path.parts), NOT_THE_SUM)
     return np.stack([part.logits.cpu().numpy() for part in path.parts if part.name == "heads"])

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..core.arrays import Array, to_lists
 from ..core.lazy import torch
+from ..models.tokens import piece_texts
 
 if TYPE_CHECKING:  # it imports transformers, which those who only import headscope.analyze need not wait for
     from ..models.loading import Model
@@ -82,7 +83,12 @@ def texts_of(model: Model, ids: Sequence[int]) -> list[str]:
         named = getattr(model.module.config, "id2label", None) or {}
         return [str(named.get(one, one)) for one in ids]
     tokenizer = model.target_tokenizer or model.tokenizer
-    return [str(one) if tokenizer is None else tokenizer.decode([one], skip_special_tokens=False) for one in ids]
+    return [str(one) for one in ids] if tokenizer is None else piece_texts(tokenizer, ids)
+
+
+def output_count(model: Model) -> int:
+    """Return the number of tokens that the model can predict, which differs from those that it reads where encoder and decoder have their own."""
+    return int(getattr(model.module.get_output_embeddings(), "out_features", model.vocabulary))
 
 
 def writes_tokens(model: Model) -> bool:

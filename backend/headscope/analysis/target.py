@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tokenizers import Tokenizer
+
 from ..core.lazy import Tensor
 from ..errors import InvalidRequest, Unsupported
 from ..models.loading import Model
 from ..models.tokens import Encoded
 from .effect_request import Output
-from .predictions import writes_tokens
+from .predictions import output_count, writes_tokens
+
+# A text of one token that another text can follow.
+BEFORE = "The"
 
 
 @dataclass(frozen=True)
@@ -38,7 +43,7 @@ def find_output(model: Model, output: Output) -> int:
     tokens = writes_tokens(model)
     if isinstance(output, str):
         return _token(model, output) if tokens else _class(model, output)
-    one, count = output, model.vocabulary if tokens else int(model.module.config.num_labels)
+    one, count = output, output_count(model) if tokens else int(model.module.config.num_labels)
     if not isinstance(one, int) or not 0 <= one < count:
         raise InvalidRequest(f"The target must be a text, or a number below {count}.", pointer="/target")
     return one
@@ -50,12 +55,20 @@ def _token(model: Model, text: str) -> int:
         raise Unsupported(model.no_tokenizer, pointer="/model")
     known = tokenizer.token_to_id(text)
     ids = [known] if known is not None else tokenizer.encode(text, add_special_tokens=False).ids
+    if len(ids) != 1:  # some tokenizers add a space before a text, but not within one
+        ids = _within(tokenizer, text) or ids
     if len(ids) != 1:
         raise InvalidRequest(
             f"The target has {len(ids)} tokens in this model. Give a text of one token, with its leading space if it has one, or the number of a token.",
             pointer="/target",
         )
     return int(ids[0])
+
+
+def _within(tokenizer: Tokenizer, text: str) -> list[int]:
+    """Return the ids of a text after another one; none if they change the ids of that one."""
+    before, both = (tokenizer.encode(one, add_special_tokens=False).ids for one in (BEFORE, BEFORE + text))
+    return both[len(before) :] if both[: len(before)] == before else []
 
 
 def _class(model: Model, name: str) -> int:
@@ -69,11 +82,11 @@ def find_position(model: Model, encoded: Encoded, position: int | None) -> int |
     """Return the place of the token at which the model predicts; None for a class of the whole input. Raises InvalidRequest."""
     if not writes_tokens(model):
         if position is not None:
-            raise InvalidRequest("This model classifies whole inputs. Omit position.", pointer="/position")
+            raise InvalidRequest("This model predicts no tokens. Omit position.", pointer="/position")
         return None
     tokens = encoded.target or encoded.tokens
     count = 1 if model.facts.kind == "encoder-decoder" and not encoded.target else len(tokens)
-    if position is None and model.facts.kind == "encoder":
+    if position is None and model.facts.kind == "encoder" and model.facts.predicts != "next-token":
         masked = [place for place, token in enumerate(tokens) if model.mask is not None and token.text == model.mask]
         if len(masked) != 1:
             raise InvalidRequest(

@@ -9,6 +9,7 @@ from ..core.arrays import Array
 from ..core.attention import ResultWarning
 from ..core.declarations import Declaration
 from ..lenses import LENSES
+from ..lenses.base import ILL_CONDITIONED
 from ..mechanisms import MECHANISMS
 from ..models.trained_mechanism import SOFTMAX
 from .result import Result
@@ -121,7 +122,7 @@ def _of_projection(lens: str, notes: dict[str, Array], result: Result) -> Iterat
             f"The values of {deficient} of {identical.size} heads are linearly dependent, so their null space is larger.",
             lens,
         )
-    delicate = int((notes["condition"] > 1e4).sum())
+    delicate = int((notes["condition"] > ILL_CONDITIONED).sum())
     if delicate:
         yield ResultWarning(
             "ill-conditioned",

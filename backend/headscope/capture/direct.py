@@ -25,14 +25,12 @@ from ..models.tokens import Encoded
 from . import affine
 from .batch import by_input, most_inputs
 from .closeness import is_close
-from .forward import options_at
+from .forward import options_at, returned_logits
 from .head_logits import LogitReader, Written, WrittenHeads
 from .interface import NAME, AttentionCall, Masks, attending_with, recording
 from .residual import frozen_norm
 from .sites import AttentionSites, Site
 from .trace import TraceEvent, first_tensor, flat
-
-NO_HEAD = "This model has no head that returns logits. Load it with one."
 
 # Functions f with f(0) = 0, by the factor f(x) / x.
 ACTIVATIONS = frozenset({torch.tanh, torch.Tensor.tanh, torch.relu, functional.gelu, functional.relu, functional.silu})
@@ -266,11 +264,9 @@ class LinearPass:
         """Run the model under the hooks. Raises Unsupported for models without an output head."""
         options, place = options_at(model, position)
         output = model.module(**model.inputs(encoded), **options)
-        if getattr(output, "logits", None) is None:
-            raise Unsupported(NO_HEAD, pointer="/model")
+        returned = returned_logits(output, place)[0]
         logits, capped = self.before_cap(output.logits)
-        row, returned = (one[0] if place is None else one[0, place] for one in (logits, output.logits))
-        return PassLogits(row, returned, capped, logits.numel())
+        return PassLogits(logits[0] if place is None else logits[0, place], returned, capped, logits.numel())
 
     def before_cap(self, logits: Tensor) -> tuple[Tensor, bool]:
         """Return the logits that the model returns, and whether they are capped: then those before the cap, if a linear module gives them.

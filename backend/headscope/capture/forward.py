@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ..core.attention import Keys, Kind, Layer
-from ..errors import InvalidRequest
+from ..errors import InvalidRequest, Unsupported
 from ..mechanisms.base import Pass
 from ..models.loading import Model
 from ..models.tokens import Encoded
@@ -21,6 +21,9 @@ from .gates import GateReader
 from .interface import NAME, AttentionCall, Masks, attending_with, recording
 from .recording import CaptureSpec, ModelInput, Recording, not_finite
 from .sites import AttentionSites
+
+NO_HEAD = "This model has no head that returns logits. Load it with one."
+OTHER_HEAD = "This model predicts neither tokens nor classes of whole inputs, so its heads have no effect on a prediction that Headscope knows."
 
 
 class PassRecorder:
@@ -206,6 +209,16 @@ def options_at(model: Model, position: int | None) -> tuple[dict[str, Any], int 
     if position is None or "logits_to_keep" not in model.forward_arguments:
         return options, position
     return {**options, "logits_to_keep": torch.tensor([position], device=model.device)}, 0
+
+
+def returned_logits(output: Any, row: int | None) -> Tensor:
+    """Return the logits of a row of tokens [B, row, vocabulary], or without a row of classes [B, classes]. Raises Unsupported for a model that returns others, or none."""
+    logits: Tensor | None = getattr(output, "logits", None)
+    if logits is None:
+        raise Unsupported(NO_HEAD, pointer="/model")
+    if logits.dim() != (2 if row is None else 3):
+        raise Unsupported(OTHER_HEAD, pointer="/model")
+    return logits if row is None else logits[:, row]
 
 
 def _run_eager(model: Model, one: ModelInput, sites: AttentionSites, kind: Kind) -> Any:

@@ -13,8 +13,8 @@ from ..core.attention import Kind, required
 from ..errors import Unsupported
 from ..models.loading import Model
 from ..models.tokens import Encoded
-from .direct import NO_HEAD, HeadOutputs, PlainRecorder
-from .forward import options_at
+from .direct import HeadOutputs, PlainRecorder
+from .forward import options_at, returned_logits
 from .interface import NAME, AttentionCall, attending_with, recording
 from .sites import AttentionSites, Site
 
@@ -165,10 +165,7 @@ def _logits(
     options, row = options_at(model, position)
     with attending_with(NAME, model.module), recording(recorder or PlainRecorder(model, sites)):
         output = model.module(**model.inputs(encoded), **options)
-    if getattr(output, "logits", None) is None:
-        raise Unsupported(NO_HEAD, pointer="/model")
-    logits: Tensor = output.logits[0] if row is None else output.logits[0, row]
-    return logits
+    return returned_logits(output, row)[0]
 
 
 def _by_head(tensors: Sequence[Tensor], sites: Sequence[Site]) -> list[Tensor]:

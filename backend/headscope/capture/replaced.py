@@ -5,7 +5,9 @@ Layers below the head return what they returned before, and the heads of a layer
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import copy
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -20,8 +22,8 @@ from ..errors import Unsupported
 from ..models.loading import Model
 from ..models.tokens import Encoded
 from .closeness import is_close, tolerance
-from .direct import NO_HEAD, PlainRecorder
-from .forward import options_at
+from .direct import PlainRecorder
+from .forward import options_at, returned_logits
 from .interface import NAME, attending_with, recording
 from .sites import AttentionSites
 from .trace import expanded
@@ -91,6 +93,9 @@ class Runner:
         self._stored: list[Any] = []  # what the layers returned
         self._places: list[int] = []  # of the sites: the number of calls of layers before
         self._calls, self._skip, self.upcoming = 0, 0, 0
+        self._pictured = encoded.pictured is not None
+        # By part beside the layers, such as the tower of images: what it returned before them, and the number of its calls in this run.
+        self._once, self._repeats = defaultdict[Any, list[Any]](list), Counter[Any]()
         self.changes: dict[int, Callable[[Tensor], Tensor]] = {}  # by the number of the site
 
     @contextmanager
@@ -107,6 +112,8 @@ class Runner:
             with ExitStack() as stack:
                 for layer in layers:
                     stack.enter_context(replaced_forward(layer, partial(self._layer, layer.forward)))
+                for part in _beside(modules, stacks) if self._pictured else ():
+                    stack.enter_context(replaced_forward(part, partial(self._beside_layers, part, part.forward)))
                 yield
         finally:
             for handle in handles:
@@ -114,13 +121,12 @@ class Runner:
 
     def first(self) -> Tensor:
         """Run the model as it is and return the logits of the position."""
-        output = self._run(self._inputs, 1)
+        logits = self._run(self._inputs, 1)[0]
         if self._encoded is not None:
             self._inputs = {name: one for name, one in self._inputs.items() if name != "input_ids"}
             self._inputs["encoder_outputs"] = self._encoded
         if len(self._places) != len(self.sites):
             raise Unsupported(NOT_AGAIN, pointer="/model")
-        logits: Tensor = self._logits(output)[0]
         return logits
 
     def check(self, expected: Tensor, ids: Sequence[int]) -> None:
@@ -135,8 +141,7 @@ class Runner:
         self.upcoming = next(i for i, place in enumerate(self._places) if place == self._skip)
         self.changes = {number: partial(self._changed, replace, number, some) for number, some in heads.items()}
         size = len(heads[min(heads)])
-        inputs = {name: _copies(value, size) for name, value in self._inputs.items()}
-        return self._logits(self._run(inputs, size))
+        return self._run(_copies(self._inputs, size) if size > 1 else self._inputs, size)
 
     def _changed(self, replace: Replace, number: int, heads: Sequence[Sequence[int]], given: Tensor) -> Tensor:
         count = self.sites[number].heads
@@ -144,26 +149,24 @@ class Runner:
         return replace(number, written, heads).reshape(given.shape)
 
     def batches(self, copies: Sequence[T], tokens: int = TOKENS) -> Iterator[Sequence[T]]:
-        """Yield some copies of the input after others, each by what makes it different: as many as have about so many tokens."""
-        size = max(1, tokens // self._tokens)
+        """Yield some copies of the input after others, each by what makes it different: as many as have about so many tokens.
+
+        An image beside a text has tensors that are no batch in many models, so its copies are computed one by one.
+        """
+        size = 1 if self._pictured else max(1, tokens // self._tokens)
         for low in range(0, len(copies), size):
             yield copies[low : low + size]
 
-    def _run(self, inputs: dict[str, Any], size: int) -> Any:
+    def _run(self, inputs: dict[str, Any], size: int) -> Tensor:
         self._calls = 0
+        self._repeats.clear()
         with recording(self.recorder(size)):
             output = self.model.module(**inputs, **self._options)
-        if getattr(output, "logits", None) is None:
-            raise Unsupported(NO_HEAD, pointer="/model")
-        return output
+        return returned_logits(output, self._row)
 
     def recorder(self, size: int) -> PlainRecorder:
         """Return what computes the attention of one run of `size` copies."""
         return PlainRecorder(self.model, self.all, size=size)
-
-    def _logits(self, output: Any) -> Tensor:
-        logits: Tensor = output.logits
-        return logits if self._row is None else logits[:, self._row]
 
     def _layer(self, forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Run a layer, or return what it returned before."""
@@ -176,6 +179,17 @@ class Runner:
             return expanded(self._stored[self._calls - 1], given.shape[0])
         return forward(*args, **kwargs)
 
+    def _beside_layers(self, part: Any, forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Run a part that is in no layer, or return what it returned before: nothing that is replaced reaches it before the layers."""
+        if self._calls:
+            return forward(*args, **kwargs)
+        place = self._repeats[part]
+        self._repeats[part] += 1
+        if not self.changes:
+            self._once[part].append(forward(*args, **kwargs))
+        found = self._once[part][place]
+        return copy.copy(found) if isinstance(found, ModelOutput) else found  # models write into theirs
+
     def _keep_encoded(self, part: Any, args: Any, output: Any) -> None:
         self._encoded = output
 
@@ -187,6 +201,21 @@ class Runner:
         change = self.changes.get(self.upcoming)
         self.upcoming += 1
         return None if change is None else (change(args[0]), *args[1:])
+
+
+def _beside(modules: Mapping[str, Any], stacks: Iterable[str]) -> Iterator[Any]:
+    """Yield the largest parts of a model that are not around these stacks of layers."""
+    above = {name for stack in stacks for name in _above(stack)}
+    for name in above:
+        for child, part in modules[name].named_children():
+            if f"{name}.{child}".lstrip(".") not in above | set(stacks):
+                yield part
+
+
+def _above(name: str) -> list[str]:
+    """Return the names of the modules around a module, the model's own, "", too."""
+    parts = name.split(".")
+    return [".".join(parts[:count]) for count in range(len(parts))]
 
 
 @contextmanager
@@ -205,6 +234,8 @@ def _copies(value: Any, size: int) -> Any:
     """Return an argument for `size` copies of the input."""
     if isinstance(value, ModelOutput):
         return type(value)(**expanded(dict(value), size))
+    if isinstance(value, dict):
+        return {name: _copies(one, size) for name, one in value.items()}
     if isinstance(value, tuple):
         return tuple(_copies(one, size) for one in value)
     return value.expand(size, *value.shape[1:]) if isinstance(value, Tensor) else value

@@ -82,10 +82,20 @@ def _print_heads(e: headscope.Effect, top: int) -> None:
     """Print the target, one line per head, largest effect first, and for contributions one line per part of the sum."""
     click.echo(f"{e.model}: {e.method['name']} of every head; the target, {e.target}, is {e.target.value:.3f} logits")
     strongest = e.sources is not None or e.maps is not None
-    rows = [[name, format_number(value), *_source(e, name), *_writes(e, name)] for name, value in e.top(top)]
-    columns = [*(["through"] if strongest else []), *(["raises", "lowers"] if e.writes else [])]
+    compared = e.baseline is not None
+    rows = [
+        [name, format_number(value), *_share(e, name), *_source(e, name), *_writes(e, name)]
+        for name, value in e.top(top)
+    ]
+    columns = [
+        *(["share"] if compared else []),
+        *(["through"] if strongest else []),
+        *(["raises", "lowers"] if e.writes else []),
+    ]
+    if compared:
+        click.echo(f"in the other text it is {e.baseline:.3f}; shares are of the difference")
     click.echo()
-    print_table(rows, ["head", "logits", *columns], [1])
+    print_table(rows, ["head", "logits", *columns], [1, 2] if compared else [1])
     if e.completeness_error is not None:
         worst = int(np.abs(e.completeness_error).argmax())
         size = f"{e.completeness_error[worst]:+.2g} logits"
@@ -121,6 +131,11 @@ def _place(e: headscope.Effect, name: str) -> tuple[int, int]:
     """Return the places of a head along axes L and H."""
     layer, head = map(int, name.split("."))
     return e.layers.index(layer), e.heads.index(head)
+
+
+def _share(e: headscope.Effect, name: str) -> list[str]:
+    """Return the effect of a head as a share of the difference between two texts, if they are compared."""
+    return [] if e.baseline is None else [f"{e.shares[_place(e, name)]:.1%}"]
 
 
 def _writes(e: headscope.Effect, name: str) -> list[str]:

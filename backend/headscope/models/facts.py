@@ -185,7 +185,12 @@ def _predicts(architectures: list[Any], kind: ModelKind) -> Predicts | None:
     of = next((of for of, names in PREDICTS for name in architectures if names.search(str(name))), None)
     if of == "class":
         return "class"
-    return None if of is None or kind == "vision" else "masked-token" if kind == "encoder" else "next-token"
+    if of is None or kind == "vision":
+        return None
+    generates = any(
+        str(name).endswith("ForConditionalGeneration") for name in architectures
+    )  # PaliGemma sees all of a prompt
+    return "masked-token" if kind == "encoder" and not generates else "next-token"
 
 
 def _read_quantisation(config: Mapping[str, Any]) -> str | None:

@@ -92,6 +92,12 @@ def explain_silence(facts: Facts, kind: Kind, of: Literal["prediction", "score"]
     return None if facts.mechanism["name"] == "softmax" else NOT_SOFTMAX
 
 
+def check_softmax(facts: Facts) -> None:
+    """Raise Unsupported for a model that was trained with another mechanism, so that its predictions are not those of softmax."""
+    if facts.mechanism["name"] != "softmax":
+        raise Unsupported(NOT_SOFTMAX, pointer="/model")
+
+
 def check_trained(facts: Facts) -> None:
     """Raise Unsupported for a model that does not support the mechanism that it claims to be trained with."""
     mechanism, lacking = MECHANISMS[facts.mechanism["name"]], find_missing(facts, "self")

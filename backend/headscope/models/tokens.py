@@ -327,6 +327,13 @@ def from_ids(
     return Encoded(tokens, [0] * len(tokens), text=text)
 
 
+def piece_texts(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
+    """Return each token as text, with its leading space, which SentencePiece's decoders remove."""
+    texts = tokenizer.decode_batch([[one] for one in ids], skip_special_tokens=False)
+    opens = [(tokenizer.id_to_token(one) or "")[:1] == "▁" for one in ids]
+    return [f" {text}" if first and text[:1] != " " else text for text, first in zip(texts, opens, strict=True)]
+
+
 def check_length(count: int, most: int | None, pointer: str = "/text") -> None:
     """Raise TooManyTokens above the limit, InvalidText if there are no tokens."""
     if count == 0:

@@ -9,6 +9,7 @@ import numpy as np
 from ..core.tokens import Token
 from ..errors import Unsupported
 from .model import Model
+from .tokens import piece_texts
 
 TOO_SMALL = "The vocabulary of this model has too few ordinary tokens for such a prompt."
 
@@ -42,5 +43,5 @@ def _ordinary(model: Model) -> list[int]:
     every = [one for one in range(model.vocabulary) if one not in model.special_ids]
     if model.tokenizer is None:
         return every
-    texts = model.tokenizer.decode_batch([[one] for one in every], skip_special_tokens=False)
+    texts = piece_texts(model.tokenizer, every)
     return [one for one, text in zip(every, texts, strict=True) if text[:1] == " " and text[1:].isalpha()] or every

@@ -121,6 +121,12 @@ class EffectResult(Strict):
         ),
     ]
     baseline: Annotated[float | None, Field(description="Of patching, the value of the target in the other text.")]
+    shares: Annotated[
+        list[list[float | None]] | None,
+        Field(
+            description="[L][H], of patching: `effects` as shares of the difference of the target between the texts."
+        ),
+    ] = None
     tokens: list[TokenSchema]
     key_tokens: list[TokenSchema]
 
