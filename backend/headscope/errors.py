@@ -223,7 +223,7 @@ class TooManyRequests(HeadscopeError):
 
 
 class ServerBusy(HeadscopeError):
-    """The request bodies of all users exceed the server's memory limit."""
+    """The request bodies, or the large responses, of all users exceed the server's memory limit."""
 
     code, status, title = "server-busy", 503, "The server is busy"
     retry_after = 5

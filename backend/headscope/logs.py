@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import sqlite3
 import sys
 import threading
 import traceback
 from collections.abc import Callable
+from io import FileIO, TextIOWrapper
 from logging.handlers import WatchedFileHandler
 from pathlib import Path
 from types import TracebackType
@@ -62,8 +64,7 @@ def configure(style: Style, level: Level) -> None:
 
 def write_audit(path: Path) -> None:
     """Append the events of the audit log to a file, as JSON lines, instead of logging them. The file may be moved away: then it is made again. Raises OSError."""
-    path.touch(mode=0o600)
-    handler = WatchedFileHandler(path, encoding="utf-8")
+    handler = _OwnFileHandler(path, encoding="utf-8")
     handler.setFormatter(_formatter("json"))
     logger = logging.getLogger(AUDIT)
     for earlier in [*logger.handlers]:
@@ -72,6 +73,14 @@ def write_audit(path: Path) -> None:
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     logger.propagate = False
+
+
+class _OwnFileHandler(WatchedFileHandler):
+    """A file that only this user can read, also when it is made again."""
+
+    def _open(self) -> TextIOWrapper:
+        file = os.open(self.baseFilename, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        return TextIOWrapper(FileIO(file, "a"), self.encoding)
 
 
 def _formatter(style: Style) -> logging.Formatter:

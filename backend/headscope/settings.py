@@ -181,7 +181,7 @@ class Settings(BaseSettings):
         examples=["127.0.0.1:9101", "0.0.0.0:9101"],
         description="Where a worker of a cluster serves its metrics to Prometheus, for example 127.0.0.1:9101, without an access token. A server has /metrics.",
     )
-    threads: int = Field(default=0, ge=0, description="Threads of torch; 0 lets torch choose.")
+    threads: int = Field(default=0, ge=0, description="Threads of torch; 0 for one per core that it may use.")
     prewarm: bool = Field(default=True, description="Load models when the server starts, before it is ready.")
     preload: tuple[str, ...] | None = Field(
         default=None,

@@ -58,6 +58,7 @@ def test_the_lens_asked_about(server: Server, document: dict[str, Any]) -> None:
         ({"where": "entropy < 1\x00"}, 422, "invalid-query"),
         ({"where": "<script>alert(1)</script>"}, 422, "invalid-query"),
         ({"where": "sink.value > 0.3"}, 404, "unknown-measure"),
+        ({"where": "like.0.0@norm > 0.5"}, 404, "unknown-lens"),
         ({"lens": "effective"}, 404, "unknown-lens"),
         ({"lens": "nonsense"}, 404, "unknown-lens"),
     ],

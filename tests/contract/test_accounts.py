@@ -6,6 +6,7 @@ import base64
 import hashlib
 import stat
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -229,6 +230,18 @@ def test_a_known_token_counts_while_the_database_is_away(accounts: Accounts, mon
     for token in (emmy, mary):
         with pytest.raises(DatabaseUnavailable):
             accounts.find_user(token)
+
+
+def test_an_old_answer_does_not_count(facts: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A token may have been revoked since."""
+    monkeypatch.setattr("headscope.server.accounts.KNOWN_SECONDS", 0.05)
+    accounts = Accounts(facts, tmp_path)
+    token = accounts.create("ada")
+    assert accounts.find_user(token) == "ada"
+    time.sleep(0.1)
+    monkeypatch.setattr(accounts, "_database", Database("postgresql://127.0.0.1:1/x"))
+    with pytest.raises(DatabaseUnavailable):
+        accounts.find_user(token)
 
 
 def test_grants_of_a_reader(accounts: Accounts, facts: Database, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from tests.support.extent import extent
 from tests.support.stores import KINDS, LARGE, Place, new_place
 
 PIECE = 4096
-ID, OTHER = "a" * 32, "b" * 32
+ID, OTHER, THIRD = "a" * 32, "b" * 32, "c" * 32
 
 
 @pytest.fixture(params=KINDS)
@@ -115,3 +115,17 @@ def test_the_least_used_is_evicted(place: Place, tmp_path: Path) -> None:
     with pytest.raises(StorageFull):
         store(place, quota).put_bytes(os.urandom(20_000))
     assert place.open(quota, Results).ids() == {OTHER}
+
+
+def test_a_blob_that_is_only_listed_is_not_used(place: Place, tmp_path: Path) -> None:
+    """It is evicted before those that were stored, or used, after it."""
+    room = 25_000
+    for id_ in (ID, OTHER):
+        put(place, id_, os.urandom(10_000), tmp_path, room)
+    blobs = store(place, room)
+    assert blobs.document(ID, used=False)
+    blobs.put(THIRD, tmp_path / "source", {})
+    assert blobs.ids() == {OTHER, THIRD}
+    assert blobs.document(OTHER)
+    blobs.put(ID, tmp_path / "source", {})
+    assert blobs.ids() == {OTHER, ID}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import ssl
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -167,3 +168,16 @@ def test_messages_on_their_way_are_not_missed(
 def _none() -> Any:
     """No engine is created."""
     raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("url", "verifies"),
+    [
+        ("rediss://:secret@broker.example:6379/0", ssl.CERT_REQUIRED),
+        ("rediss://broker.example:6379/0?ssl_ca_certs=/ca.pem", ssl.CERT_REQUIRED),
+        ("rediss://broker.example:6379/0?ssl_cert_reqs=none", ssl.CERT_NONE),
+    ],
+)
+def test_the_certificate_of_a_broker_is_verified(url: str, verifies: ssl.VerifyMode) -> None:
+    """Unless its URL says otherwise."""
+    assert celery.application(url, job_seconds=60.0).connection().ssl["ssl_cert_reqs"] == verifies

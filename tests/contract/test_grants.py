@@ -140,3 +140,5 @@ def test_grants_are_bounded(database: JobDatabase) -> None:
     assert [database.may_read(f"{number:032x}", "ann") for number in range(6)] == [False, False, True, True, True, True]
     assert database.shared(key) is None
     assert database.may_read(ONE, "bob")
+    assert database.granted("ann") == {f"{number:032x}" for number in range(2, 6)}
+    assert database.granted("bob") == {ONE}

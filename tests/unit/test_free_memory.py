@@ -1,8 +1,9 @@
-"""Options of the C library's memory."""
+"""Options of the C library's memory, and the limits of a container."""
 
 from __future__ import annotations
 
 import ctypes
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -28,3 +29,14 @@ def test_freed_memory_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     free_memory.keep_freed()
     free_memory.release()
     assert len(given) == 2
+
+
+@pytest.mark.parametrize(("limit", "cores"), [("200000 100000", 2), ("150000 100000", 2), ("max 100000", 8), (None, 8)])
+def test_a_container_may_use_some_cores(
+    limit: str | None, cores: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there is a limit; without one, all of the machine's."""
+    monkeypatch.setattr(free_memory, "CONTROL_GROUP", tmp_path)
+    if limit is not None:
+        (tmp_path / "cpu.max").write_text(f"{limit}\n")
+    assert free_memory.container_cores(8) == cores

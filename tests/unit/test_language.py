@@ -158,6 +158,8 @@ ASKED = [
         ],
     ),
     ("the 40th layer", "12 layers", []),
+    ("the 0th layer", "12 layers", []),
+    ("what does the 0th word attend to", "15 words", []),
     ("what attends to token 900", "counted from 0", []),
     ("what does the 40th word attend to", "15 words", []),
     # What narrows a target is not dropped.

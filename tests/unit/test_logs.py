@@ -135,3 +135,23 @@ def test_ids_go_into_threads_of_asyncio_and_are_gone_afterwards():
     with logs.bound(request_id="r1"):
         assert asyncio.run(answer()) == "r1"
     assert logs.request_id() == ""
+
+
+AUDIT_SCRIPT = """
+import logging, os, pathlib, sys
+from headscope import logs
+path = pathlib.Path(sys.argv[1])
+logs.write_audit(path)
+audit = logging.getLogger(logs.AUDIT)
+audit.info("first")
+path.rename(path.with_suffix(".old"))
+audit.info("second")
+"""
+
+
+def test_the_audit_log_is_its_users_only_also_after_a_rotation(tmp_path):
+    path = tmp_path / "audit.log"
+    subprocess.run([sys.executable, "-c", AUDIT_SCRIPT, str(path)], check=True, umask=0o022)
+    for file, said in ((path.with_suffix(".old"), "first"), (path, "second")):
+        assert file.stat().st_mode & 0o777 == 0o600
+        assert [json.loads(line)["event"] for line in file.read_text().splitlines()] == [said]

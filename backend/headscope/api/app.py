@@ -13,7 +13,6 @@ from fastapi.telemetry import TelemetryConfig
 
 from .._version import __version__
 from ..core.lazy import LazyModule
-from ..figures.images import Renderer
 from ..jobs import tracing
 from ..server.accounts import Accounts
 from ..server.service import Service
@@ -90,8 +89,10 @@ def create(settings: Settings, *, tokens: bool = False) -> FastAPI:
         # The default has few threads on machines with few cores, and these threads mostly wait for disks or Redis.
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, "waiting"))
         service.start()
-        yield
-        service.stop()
+        try:
+            yield
+        finally:
+            service.stop()
 
     app = FastAPI(
         title="Headscope",
@@ -104,8 +105,7 @@ def create(settings: Settings, *, tokens: bool = False) -> FastAPI:
         telemetry=_telemetry(),
         lifespan=lifespan,
     )
-    app.state.service, app.state.accounts, app.state.renderer = service, accounts, Renderer()
-    app.state.provider = provider
+    app.state.service, app.state.accounts, app.state.provider = service, accounts, provider
     app.state.registry, app.state.response_cache = metrics.make_registry(service), ResponseCache()
     for router in ROUTERS:
         app.include_router(router, prefix=PREFIX)

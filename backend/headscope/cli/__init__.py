@@ -1,1 +1,1 @@
-"""The commands that run Headscope, one file each; cli.py puts them together with those that use it."""
+"""The commands that run Headscope, one file each; main.py puts them together with those that use it."""

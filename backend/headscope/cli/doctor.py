@@ -79,12 +79,12 @@ def _check_home(settings: Settings) -> Finding:
         settings.home.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=settings.home):
             free = shutil.disk_usage(settings.home).free
+            room = free + sum(file.stat().st_size for file in settings.home.rglob("*") if file.is_file())
     except OSError:
         return Finding("home", False, f"{settings.home} is not writable. Set HEADSCOPE_HOME to a writable folder.")
-    enough = free > settings.quota_bytes
-    note = (
-        "" if enough else f", less than the quota of {settings.quota_bytes / 1e9:.0f} GB: lower HEADSCOPE_QUOTA_BYTES"
-    )
+    enough = room > settings.quota_bytes
+    quota = f"the quota of {settings.quota_bytes / 1e9:.0f} GB"
+    note = "" if enough else f", with what is stored less than {quota}: lower HEADSCOPE_QUOTA_BYTES"
     return Finding("home", enough, f"{settings.home}, {free / 1e9:.0f} GB free{note}")
 
 

@@ -18,7 +18,7 @@ import headscope
 
 from ..effects.quantities import EFFECT_COLUMNS, JUDGES
 from ..errors import HeadscopeError
-from ..figures.images import MEDIA, Renderer
+from ..figures.images import MEDIA, render
 from ..figures.studies import STUDY_FIGURES, build_table
 from ..mechanisms import MECHANISMS
 from ..settings import Settings
@@ -221,7 +221,7 @@ def _draw(
             elif format_ == "json":
                 data = json.dumps(drawing.figure(), allow_nan=False).encode()
             else:
-                data = asyncio.run(Renderer().render(drawing.figure(), format_, WIDTH, HEIGHT))  # type: ignore[arg-type]
+                data = asyncio.run(render(drawing.figure(), format_, WIDTH, HEIGHT))  # type: ignore[arg-type]
             yield f"{name}.{format_}", data
 
 

@@ -213,7 +213,7 @@ class Operations:
         tile: int | None = None,
         without: Literal["special", "sinks", "both"] | None = None,
     ) -> Call[Tensors]:
-        """Return a thumbnail of every head: `tiles` uint8 [L, H, t, t], with `scale` and `offset` [L, H]."""
+        """Return a thumbnail of every head: `tiles` uint8 [L, H, t, t'], with `scale` and `offset` [L, H]."""
         params = {"tile": tile, "without": without}
         return _tensors("/analyses/{id}/grid/{lens}", params, id=id, lens=lens)
 

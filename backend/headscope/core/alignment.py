@@ -150,19 +150,24 @@ def _join(words: list[_Word]) -> tuple[range, str]:
 
 
 def _common_subsequence(one: list[tuple[int, str]], other: list[tuple[int, str]]) -> list[tuple[int, int]]:
-    """Return the indices of the longest common subsequence. Its table is smaller than one head's map."""
+    """Return the indices of the longest common subsequence. Its table has one bit for each pair."""
     numbers: dict[tuple[int, str], int] = {}
     a, b = (np.array([numbers.setdefault(key, len(numbers)) for key in side], np.int32) for side in (one, other))
-    # longest[i, j]: length for the first i of one and the first j of the other.
-    longest = np.zeros((len(a) + 1, len(b) + 1), np.uint16 if min(len(a), len(b)) < 2**16 else np.uint32)
+    # longest[j]: length for the first i of one and the first j of the other; steps[i] has 1 where it grows with j.
+    longest, steps = np.zeros(len(b) + 1, np.int32), np.zeros((len(a) + 1, -(-len(b) // 8)), np.uint8)
     for i in range(len(a)):
-        longest[i + 1, 1:] = np.maximum.accumulate(np.maximum(longest[i, 1:], longest[i, :-1] + (b == a[i])))
+        longest[1:] = np.maximum.accumulate(np.maximum(longest[1:], longest[:-1] + (b == a[i])))
+        steps[i + 1] = np.packbits(np.diff(longest))
+
+    def length(i: int, j: int) -> int:
+        return int(np.unpackbits(steps[i], count=j).sum())
+
     found, i, j = [], len(a), len(b)
     while i and j:
         if a[i - 1] == b[j - 1]:
             i, j = i - 1, j - 1
             found.append((i, j))
-        elif longest[i - 1, j] >= longest[i, j - 1]:
+        elif length(i - 1, j) >= length(i, j - 1):
             i -= 1
         else:
             j -= 1

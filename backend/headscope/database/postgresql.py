@@ -37,7 +37,7 @@ AWAY = ("08", "53", "57", "25006", "25P03", "40", "55P03", "42P01", "28", "3D")
 
 def engine(url: str, seconds: float, connections: int) -> sa.Engine:
     """Return an engine with that many connections at most, whose statements fail once the server has been silent for `seconds`."""
-    server = _Address(url.replace("postgresql+psycopg://", "postgresql://", 1), seconds)
+    server = _Address(url, seconds)
     made = sa.create_engine(
         "postgresql+psycopg://",
         creator=server.connect,

@@ -6,7 +6,8 @@ owners     Owners of jobs, and the number of the turn in which each was served l
 workers    Worker processes.
 grants     Which owner may read which result.
 shares     Keys that open one result to anyone.
-users      Users, and the SHA-256 of the token of each in hexadecimal digits: none for a user whose token was revoked.
+users      Users, and the SHA-256 of the token of each in hexadecimal digits: none for a user whose token was revoked, or of an identity provider.
+sessions   The hashes of the secrets of users who have signed in, and when each session ends.
 results    Entries of the stores of results, inputs and uploads: their bytes, and when each was last used.
 stores     Shared stores: when each was tidied, and whether all of its entries are indexed.
 """

@@ -25,22 +25,12 @@ SECONDS = 60.0
 NO_BROWSER = 3
 
 
-class Renderer:
-    """Renders one image at a time, because a browser takes about 300 MB. Bound to the event loop of the first call."""
-
-    def __init__(self, seconds: float = SECONDS) -> None:
-        self._seconds = seconds
-        self._turn = asyncio.Semaphore(1)
-
-    async def render(self, figure: dict[str, Any], format_: ImageFormat, width: int, height: int) -> bytes:
-        """Return the figure as a file. Width and height are in px (1/96 inch). Raises FigureNotDrawn or TimedOut."""
-        async with self._turn:
-            options = {"format": format_, "width": width, "height": height, "scale": SCALE if format_ == "png" else 1}
-            return await _draw(json.dumps({"figure": figure, "options": options}).encode(), self._seconds)
-
-
-async def _draw(task: bytes, seconds: float) -> bytes:
-    """Run the process that draws, and return the file that it wrote."""
+async def render(
+    figure: dict[str, Any], format_: ImageFormat, width: int, height: int, seconds: float = SECONDS
+) -> bytes:
+    """Return the figure as a file. Width and height are in px (1/96 inch). Each call starts a browser, which takes about 300 MB. Raises FigureNotDrawn or TimedOut."""
+    options = {"format": format_, "width": width, "height": height, "scale": SCALE if format_ == "png" else 1}
+    task = json.dumps({"figure": figure, "options": options}).encode()
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "headscope.figures.image_process"),
         stdin=asyncio.subprocess.PIPE,

@@ -82,7 +82,9 @@ def node_name(worker: str) -> str:
 
 
 def _kombu(url: str) -> str:
-    """Return the URL in kombu's form, which differs for a Unix socket and its database."""
+    """Return the URL in kombu's form, which differs for a Unix socket and its database, and which does not verify certificates unless it is told to."""
+    if url.startswith("rediss://") and "ssl_cert_reqs" not in url:
+        return f"{url}{'&' if '?' in url else '?'}ssl_cert_reqs=required"
     if not url.startswith("unix://"):
         return url
     path, _, query = url.removeprefix("unix://").partition("?")

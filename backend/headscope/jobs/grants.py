@@ -25,6 +25,11 @@ class Grants:
         with self._database.change("promise") as connection:
             self._grant(connection, {(owner, id_)})
 
+    def granted(self, owner: str) -> set[str]:
+        """Return the ids of everything that the owner has a grant of."""
+        with self._database.read() as connection:
+            return set(connection.execute(sa.select(grants.c.id).where(grants.c.owner == owner)).scalars())
+
     def may_read(self, id_: str, owner: str) -> bool:
         """Return whether the owner has a grant of the analysis."""
         with self._database.read() as connection:

@@ -12,6 +12,7 @@ from .job import Job
 from .job_database import JobDatabase
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 # After a failure, reports are paused for this long (s): a job must not wait for a database that is away.
 PAUSE_SECONDS = 2.0
@@ -22,6 +23,7 @@ class ProgressReporter:
 
     def __init__(self, database: JobDatabase) -> None:
         self._database, self._paused_until = database, 0.0
+        self._elsewhere = frozenset[str]()
 
     def progress(self, job: Job, fraction: float, stage: str, detail: str) -> bool:
         """Report the progress of a running job (fraction in 0..1); return False once it is cancelled."""
@@ -30,11 +32,12 @@ class ProgressReporter:
 
     def running_elsewhere(self, study: str) -> frozenset[str]:
         """Return the chunks of a study that other workers are running, as last known."""
-        nothing: list[Job] = []
-        chunks = self._send(lambda: self._database.chunks(study), unsent=nothing)
-        return frozenset(chunk.id for chunk in chunks if chunk.status == "running")
+        chunks = self._send(lambda: self._database.chunks(study), unsent=None)
+        if chunks is not None:
+            self._elsewhere = frozenset(chunk.id for chunk in chunks if chunk.status == "running")
+        return self._elsewhere
 
-    def _send(self, report: Callable[[], T], *, unsent: T) -> T:
+    def _send(self, report: Callable[[], T], *, unsent: U) -> T | U:
         """Return the answer to a report, or `unsent` while the database is away."""
         if time.monotonic() >= self._paused_until:
             try:

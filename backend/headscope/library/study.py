@@ -15,6 +15,7 @@ from ..query import SearchResult
 from ..store import export
 from ..studies.data import formats, hub
 from ..studies.data.dataset import BadRows, Dataset, Row
+from ..studies.data.rows import LARGEST_OUTPUT
 from ..studies.results import finding, tables
 from ..studies.results.summary import StudySummary
 from ..studies.results.table_files import ResultTable
@@ -121,8 +122,11 @@ def _row(number: int, item: Any) -> Row:
             "and against.",
             pointer="/dataset",
         )
-    if not isinstance(row.target, str | int | None) or not isinstance(row.minus, str | int | None):
-        raise InvalidRequest(f"The target of input {number} is neither a text nor a number.", pointer="/dataset")
+    outputs = [one for one in (row.target, row.minus) if one is not None]
+    if not all(isinstance(one, str) or (isinstance(one, int) and 0 <= one <= LARGEST_OUTPUT) for one in outputs):
+        raise InvalidRequest(
+            f"The target of input {number} is neither a text nor the number of a token or class.", pointer="/dataset"
+        )
     if not isinstance(row.against, str | None):
         raise InvalidRequest(f"What input {number} is compared with (against) is not a text.", pointer="/dataset")
     return row

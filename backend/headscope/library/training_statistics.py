@@ -7,6 +7,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -193,7 +194,10 @@ class AttentionCallback(TrainerCallback):  # type: ignore[misc]
             row["error"] = error.detail
         row["seconds"] = round(time.perf_counter() - started, 4)
         self.rows.append(row)
-        self._append([row])
+        try:
+            self._append([row])
+        except OSError:
+            logger.exception("a record of the attention statistics was not written")
         if self._log is not None:
             logging = control.should_log
             self._log(self._scalars(row))
@@ -236,11 +240,9 @@ class AttentionCallback(TrainerCallback):  # type: ignore[misc]
     def _resume(self, step: int) -> None:
         """Keep the records of the folder that are not after this step, and forget the others."""
         path = self._folder / "attention.jsonl"
-        try:
-            lines = path.read_text("utf-8").splitlines() if step else []
-            self.rows = [row for row in map(json.loads, lines) if row["step"] <= step]
-        except FileNotFoundError:
-            self.rows = []
+        lines = path.read_text("utf-8").splitlines() if step and path.exists() else []
+        rows = [row for line in lines if (row := _to_row(line)) is not None]
+        self.rows = [row for row in rows if row["step"] <= step]
         self._folder.mkdir(parents=True, exist_ok=True)
         path.write_text("", "utf-8")
         (self._folder / "attention.csv").write_text(csv_text([("step", "epoch", "layer", *self._statistics)]), "utf-8")
@@ -261,6 +263,14 @@ class AttentionCallback(TrainerCallback):  # type: ignore[misc]
         ]
         with (self._folder / "attention.csv").open("a", encoding="utf-8") as file:
             file.write(csv_text(lines))
+
+
+def _to_row(line: str) -> Row | None:
+    """Return the record in a line; None if a process that was killed has written a part of it."""
+    with suppress(json.JSONDecodeError):
+        row: Row = json.loads(line)
+        return row
+    return None
 
 
 def _to_mlflow(folder: Path) -> None:

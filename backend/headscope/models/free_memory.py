@@ -64,6 +64,14 @@ def keep_freed() -> None:
         set_option(TRIM_THRESHOLD, KEPT)
 
 
+def container_cores(cores: int) -> int:
+    """Return how many of the machine's cores this container may use, rounded up. torch does not ask."""
+    with suppress(OSError, ValueError):  # no container, or no limit
+        quota, period = map(int, (CONTROL_GROUP / "cpu.max").read_text("ascii").split())
+        return min(cores, -(-quota // period))
+    return cores
+
+
 def _of_glibc(name: str) -> Any:
     """Return a function that only glibc has, None elsewhere."""
     return getattr(ctypes.CDLL(None), name, None) if sys.platform == "linux" else None

@@ -91,9 +91,10 @@ def _write(path: Path, array: Floats) -> None:
     """Store an array behind its SHA-256, whole or not at all. A disk that is full or read-only costs only time."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-            file.write(hashlib.sha256(array.tobytes()).digest() + array.tobytes())
-        Path(file.name).replace(path)
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+            file = Path(folder) / path.name
+            file.write_bytes(hashlib.sha256(array.tobytes()).digest() + array.tobytes())
+            file.replace(path)
     except OSError:
         logger.warning("Embeddings of phrases could not be stored; the next start computes them again.")
 

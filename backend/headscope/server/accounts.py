@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import sqlalchemy as sa
+from cachetools import TTLCache
 
 from .. import stores
 from ..database import Database, schema
@@ -27,6 +29,8 @@ SESSION = "session."
 # Files in the data directory that close a server. They outlive its database file, so that losing that file opens nothing. The second one has the tokens of
 # an unreleased version, which are not read.
 MARKER, EARLIER = "tokens-required", "tokens.json"
+# Users that this server has asked the database for within this time (s) are known while it is away, and at most this many.
+KNOWN_SECONDS, KNOWN_USERS = 60.0, 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +66,9 @@ class Accounts:
     def __init__(self, database: Database, home: Path, *, required: bool = False) -> None:
         self._database, self._required = database, required
         self._markers = (home / MARKER, home / EARLIER)
-        self._known: dict[str, str] = {}  # users by the hashes of their tokens
+        # Users by the hashes of their tokens, as the database had them in the last minute.
+        self._known: TTLCache[str, str] = TTLCache(KNOWN_USERS, KNOWN_SECONDS)
+        self._lock = threading.Lock()
 
     def is_closed(self) -> bool | None:
         """Return whether requests need a token; None if only the database can tell. Does not wait."""
@@ -85,7 +91,7 @@ class Accounts:
             return tuple(Account(*row) for row in connection.execute(active.order_by(users.c.created, users.c.name)))
 
     def find_user(self, token: str) -> str | None:
-        """Return the name of the user with that token or session, or None. While a cluster's database is away, the last answer counts: nothing can be revoked then."""
+        """Return the name of the user with that token or session, or None. While a cluster's database is away, an answer of the last minute counts."""
         return self.find_reader(token, "")[0]
 
     def find_reader(self, token: str, id_: str) -> tuple[str | None, bool]:
@@ -97,13 +103,16 @@ class Accounts:
                 statement = SESSION_USER if token.startswith(SESSION) else USER
                 found = connection.execute(statement, {"hash": digest, "of": id_}).first()
         except DatabaseUnavailable:
-            if digest not in self._known:
+            with self._lock:
+                known = self._known.get(digest)
+            if known is None:
                 raise
-            return self._known[digest], False
-        if found is None:
-            self._known.pop(digest, None)
-            return None, False
-        self._known[digest] = found[0]
+            return known, False
+        with self._lock:
+            if found is None:
+                self._known.pop(digest, None)
+                return None, False
+            self._known[digest] = found[0]
         return found[0], bool(found[1])
 
     def create(self, name: str) -> str:

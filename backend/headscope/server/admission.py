@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 
+from cachetools import LRUCache
 from tokenizers import Tokenizer
 
 from ..analysis import memory
@@ -19,13 +21,17 @@ from ..models.trained_mechanism import SOFTMAX
 from ..settings import Keep, Settings
 from ..studies.request import StudyRequest, check_effects
 
+# Tokenizers that stay in memory: with HEADSCOPE_HUB=any users may name any number of models.
+MOST_TOKENIZERS = 16
+
 
 class Admission:
     """Checks of requests against the catalogue and the limits of the settings."""
 
     def __init__(self, settings: Settings, catalog: Catalog) -> None:
         self._settings, self._catalog = settings, catalog
-        self._tokenizers: dict[str, Tokenizer] = {}  # by digest of the file
+        self._tokenizers = LRUCache[str, Tokenizer](MOST_TOKENIZERS)  # by digest of the file
+        self._lock = threading.Lock()
 
     def prepare(self, model: str) -> None:
         """Read what the first request for a model needs of its files, if they are on this machine. Raises Unknown or CorruptModel."""
@@ -145,13 +151,14 @@ class Admission:
         if path is None or not path.is_file():
             return None
         digest = file_digest(path)
-        if digest not in self._tokenizers:
-            safety.read_json(path, safety.LARGEST_TOKENIZER)
-            try:
-                self._tokenizers[digest] = tokens.prepare(Tokenizer.from_file(str(path)))
-            except Exception as error:  # tokenizers raises nothing more precise
-                raise CorruptModel("The model's tokenizer cannot be read.") from error
-        return self._tokenizers[digest]
+        with self._lock:
+            if digest not in self._tokenizers:
+                safety.read_json(path, safety.LARGEST_TOKENIZER)
+                try:
+                    self._tokenizers[digest] = tokens.prepare(Tokenizer.from_file(str(path)))
+                except Exception as error:  # tokenizers raises nothing more precise
+                    raise CorruptModel("The model's tokenizer cannot be read.") from error
+            return self._tokenizers[digest]
 
 
 def _check_supported(facts: Facts, request: AnalysisRequest) -> None:

@@ -82,7 +82,10 @@ class Datasets:
         if isinstance(dataset, InlineData):
             dataset = self._add_inline(dataset, owner)
         with self._open(dataset, owner) as (path, name, format_):
-            return dataset, self._read(path, name, format=format_, columns=columns, bad_rows=bad_rows)
+            found = self._read(path, name, format=format_, columns=columns, bad_rows=bad_rows)
+        if owner and ID.fullmatch(dataset):
+            self._database.grant(dataset, owner)  # only the newest grants are kept
+        return dataset, found
 
     def identify(self, dataset: str, owner: str | None) -> tuple[Hashable, dict[str, Any] | None]:
         """Return a fingerprint of a data set's content (None for the hub), and the description of an uploaded file (else None). Raises Unknown."""
@@ -116,8 +119,9 @@ class Datasets:
 
         Raises StoreUnavailable or DatabaseUnavailable.
         """
-        readable = (id_ for id_ in self._files.ids() if owner is None or self._database.may_read(id_, owner))
-        found = [document for id_ in readable if (document := self._files.document(id_)) is not None]
+        mine = None if owner is None else self._database.granted(owner)
+        readable = (id_ for id_ in self._files.ids() if mine is None or id_ in mine)
+        found = [document for id_ in readable if (document := self._files.document(id_, used=False)) is not None]
         for one in sorted(found, key=lambda document: -float(document["made"])):
             yield {part: one[part] for part in ("id", "name", "bytes")}
         for name, size in islice(self._walk_folders(), MOST_LISTED):

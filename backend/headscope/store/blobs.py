@@ -37,9 +37,12 @@ class Blobs(EntryStore):
             self._write(id_, io.BytesIO(data), {})
         return id_
 
-    def document(self, id_: str) -> dict[str, Any] | None:
-        """Return the document of a blob with the time it was `made` (s since 1970); None if it is missing. Raises StoreUnavailable."""
-        manifest = self._find(id_)
+    def document(self, id_: str, *, used: bool = True) -> dict[str, Any] | None:
+        """Return the document of a blob with the time it was `made` (s since 1970); None if it is missing. Unless it is only listed, it counts as `used`.
+
+        Raises StoreUnavailable.
+        """
+        manifest = self._find(id_, used=used)
         return None if manifest is None else {**manifest.document, "made": manifest.made}
 
     def read(self, id_: str) -> bytes | None:
@@ -78,14 +81,14 @@ class Blobs(EntryStore):
             return False
         return True
 
-    def _find(self, id_: str) -> Manifest | None:
-        """Return the manifest of a blob and mark it as used; quarantine a damaged one and return None."""
+    def _find(self, id_: str, *, used: bool = True) -> Manifest | None:
+        """Return the manifest of a blob and mark it as `used`; quarantine a damaged one and return None."""
         try:
             manifest = self._open(id_)
         except Corrupt:
             self.quarantine(id_)
             return None
-        if manifest is not None:
+        if manifest is not None and used:
             self._index.touch(id_)
         return manifest
 

@@ -22,7 +22,6 @@ class Maintenance:
 
     def start(self) -> None:
         """Tidy now, then start the thread."""
-        self._stop.clear()
         self._tidy()
         threading.Thread(target=self._run, name="maintenance", daemon=True).start()
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, field_validator, model_validator
 
 from ..analysis.effect_request import (
+    BAD_TARGET,
     NO_READER,
     NO_REFERENCE,
     EffectRequest,
@@ -168,6 +169,8 @@ class StudyRequest(BaseModel):
     def _makes_sense(self) -> Self:
         if not self.analysis.lenses and not self.analysis.measures:
             raise InvalidRequest("Request at least one lens, measure, effect or figure.", pointer="/lenses")
+        if isinstance(self.target, list) and len(self.target) not in (1, 2):
+            raise InvalidRequest(BAD_TARGET, pointer="/target")
         if (self.target, self.position) != (None, None) and not self.judges:
             raise InvalidRequest("Only effects have a target. Name a method in effects.", pointer="/effects")
         if any(choice.needs("reference") for choice in self.judges) != (self.reference is not None):
@@ -213,7 +216,8 @@ class StudyRequest(BaseModel):
             raise InvalidRequest("This row names what is subtracted (minus), but no target.", pointer="/dataset")
         own = [one for one in (row.target, row.minus) if one is not None]
         return EffectRequest(
-            target=own or self.target, position=self.position, method=choice, against=row.against,
+            target=own or self.target, position=self.position, method=choice,
+            against=row.against if choice.needs("against") else None,
             reference=self.reference if choice.needs("reference") else None, predictions=1,
         )  # fmt: skip
 

@@ -81,8 +81,7 @@ class AnalysisEngine:
         self._device = settings.device if settings.device != "auto" else "cuda" if cuda else "cpu"
         default = GPU_BATCH_TOKENS if cuda else 0
         self.most_tokens = default if settings.batch_tokens is None else settings.batch_tokens
-        if settings.threads:
-            torch.set_num_threads(settings.threads)
+        torch.set_num_threads(settings.threads or free_memory.container_cores(torch.get_num_threads()))
         free_memory.keep_freed()
 
     def model(self, located: Located, progress: ReportProgress = ignore_progress, dtype: str = "float32") -> Model:

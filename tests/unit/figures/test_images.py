@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from headscope.errors import FigureNotDrawn, TimedOut
-from headscope.figures.images import Renderer
+from headscope.figures.images import render
 from headscope.figures.plotly_script import load_script
 from tests.support.server import eventually, gone
 
@@ -36,8 +36,7 @@ def test_a_picture_takes_its_time_and_no_more(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("BROWSER_PATH", str(hanging(tmp_path)))
 
     async def draw() -> psutil.Process:
-        renderer = Renderer(seconds=60)
-        waiting = asyncio.create_task(renderer.render(FIGURE, "svg", 300, 200))
+        waiting = asyncio.create_task(render(FIGURE, "svg", 300, 200))
         browser = await asyncio.to_thread(eventually, lambda: started(tmp_path), "a browser that started")
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -48,7 +47,7 @@ def test_a_picture_takes_its_time_and_no_more(tmp_path: Path, monkeypatch: pytes
     browser = asyncio.run(draw())
     eventually(lambda: gone(browser), "the browser's end")
     with pytest.raises(TimedOut):
-        asyncio.run(Renderer(seconds=0.05).render(FIGURE, "svg", 300, 200))
+        asyncio.run(render(FIGURE, "svg", 300, 200, seconds=0.05))
 
 
 def test_a_browser_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,7 +57,7 @@ def test_a_browser_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     broken.chmod(0o755)
     monkeypatch.setenv("BROWSER_PATH", str(broken))
     with pytest.raises(FigureNotDrawn, match="could not render"):
-        asyncio.run(Renderer().render(FIGURE, "pdf", 300, 200))
+        asyncio.run(render(FIGURE, "pdf", 300, 200))
 
 
 def test_script_leaves_no_style_to_write() -> None:

@@ -166,7 +166,10 @@ def test_refusals(model: Model, minilm: Model) -> None:
         headscope.study(model, ["A text."], effects=["ablation", {"name": "ablation", "how": "zero"}])
     with pytest.raises(InvalidRequest, match="Only effects have a target"):
         headscope.study(model, ["A text."], target=" the")
-    for row in ({"target": [5]}, {"target": " a", "minus": 0.5}, {"against": 5}):
+    with pytest.raises(InvalidRequest, match="a pair") as refused:
+        headscope.study(model, ["A text."], effects=["contribution"], target=[" a", " b", " c"])
+    assert refused.value.pointer == "/target"
+    for row in ({"target": [5]}, {"target": " a", "minus": 0.5}, {"target": -1}, {"target": 10**9}, {"against": 5}):
         with pytest.raises(InvalidRequest, match="input 1"):
             headscope.study(model, [{"text": "A text.", **row}], effects=["contribution"])
     with pytest.raises(NotReady, match="needs effects"):

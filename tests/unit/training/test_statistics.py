@@ -133,6 +133,8 @@ def test_resumes_with_the_training(tmp_path):
     trainer = trainer_of(tmp_path, steps=5, save_strategy="steps", save_steps=4)
     headscope.watch_training(trainer, INPUTS, every=2, most_time=1)
     trainer.train()
+    with (tmp_path / "attention" / "attention.jsonl").open("a") as file:
+        file.write('{"step": 5, "lay')  # a process that was killed while it wrote
     trainer = trainer_of(tmp_path, steps=7, save_strategy="steps", save_steps=4)
     callback = headscope.watch_training(trainer, INPUTS, every=3, most_time=1)
     trainer.train(resume_from_checkpoint=str(tmp_path / "checkpoint-4"))

@@ -1,1 +1,1 @@
-"""ASGI middleware: metrics, security, access, request bodies, large responses, cached reads."""
+"""ASGI middleware: metrics, security, access, the audit log, request bodies, large responses."""

@@ -95,10 +95,11 @@ async def compare(
     )
 
 
-@router.get("/tokens")
+@router.get("/tokens", dependencies=[limit_by("comparisons")])
 async def aligned_tokens(analysis: ResourceDep, other: OtherDep) -> AlignedTokens:
     """Align the tokens of two analyses: token by token if their tokenisation agrees, otherwise by word, over the words that both have."""
-    queries, keys = _align(*[await each.read(lambda stored: stored.document) for each in (analysis, other)])
+    documents = [await each.read(lambda stored: stored.document) for each in (analysis, other)]
+    queries, keys = await analysis.service.limiters.results.run(partial(_align, *documents))
     return AlignedTokens(
         by=_by(queries, keys),
         share=min(queries.share, keys.share),
@@ -112,7 +113,7 @@ async def _sides(analyses: tuple[Resource, Resource], lenses: tuple[str, str]) -
     first, second = [
         await analysis.read(partial(_checked_document, lens)) for analysis, lens in zip(analyses, lenses, strict=True)
     ]
-    queries, keys = _align(first, second)
+    queries, keys = await analyses[0].service.limiters.results.run(partial(_align, first, second))
     check_enough(queries, keys)
     sides = (
         _Side(analyses[0], first, lenses[0], *([pair.tokens for pair in each.pairs] for each in (queries, keys))),

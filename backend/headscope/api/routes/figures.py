@@ -14,7 +14,7 @@ from starlette.responses import Response
 from ...core import arrow
 from ...errors import FigureNotDrawn, QueueFull, TimedOut
 from ...figures import Figure, Theme, find_figure
-from ...figures.images import MEDIA, ImageFormat, Renderer
+from ...figures.images import MEDIA, ImageFormat, render
 from ...figures.plotly_script import load_script
 from ...figures.studies import StudyFigure
 from ...figures.studies import find_figure as find_study_figure
@@ -103,11 +103,10 @@ def parse_params(figure: AnyFigure, request: Request) -> BaseModel:
 async def _render(request: Request, response: Response, image: ImageFormat, width: int, height: int) -> bytes:
     """Render the plotly JSON of a response as an image, or return the cached image."""
     cache: ResponseCache = request.app.state.response_cache
-    renderer: Renderer = request.app.state.renderer
     key = ("picture", response.headers["ETag"])
     rendered: bytes | None = cache.get(key)
     if rendered is None:
-        rendered = await renderer.render(json.loads(bytes(response.body)), image, width, height)
+        rendered = await render(json.loads(bytes(response.body)), image, width, height)
         cache.put(key, rendered, len(rendered))
     return rendered
 

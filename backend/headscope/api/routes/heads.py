@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
+from ...core.arrays import Array
 from ...core.tokens import TOKENS
 from ...query import SearchSpace, SentenceContext, existing_heads, find, known_phrases, understand
 from ...query.grammar import MAX_CHARACTERS
@@ -72,6 +73,11 @@ def search_space_of(stored: Stored, lens: str) -> SearchSpace:
     """Return the heads and measures of an analysis that queries refer to."""
     document, arrays = stored.document, stored.arrays
     shape = (len(document["layers"]), len(document["heads"]))
+
+    def tiles(of: str) -> dict[str, Array]:
+        check_lens(stored, of)
+        return {part: arrays[f"tile/{of}/{part}"] for part in ("tiles", "scale", "offset")}
+
     return SearchSpace(
         layers=document["layers"],
         heads=document["heads"],
@@ -79,7 +85,7 @@ def search_space_of(stored: Stored, lens: str) -> SearchSpace:
         computed=document["measures"],
         values=lambda measure, of: arrays[f"measure/{measure}/{of}"],
         lens=lens,
-        tiles=lambda of: {part: arrays[f"tile/{of}/{part}"] for part in ("tiles", "scale", "offset")},
+        tiles=tiles,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -151,8 +152,11 @@ def _words(tokens: Sequence[Token]) -> list[list[int]]:
 
 
 def _ordinal_index(said: str) -> int:
-    """Return the index that an ordinal stands for; -1 for the last."""
-    return ORDINALS.index(said) if said in ORDINALS else -1 if said == "last" else int(said[:-2]) - 1
+    """Return the index that an ordinal stands for; -1 for the last, and for the 0th one that no list has."""
+    if said in ORDINALS or said == "last":
+        return ORDINALS.index(said) if said in ORDINALS else -1
+    number = int(said[:-2])
+    return number - 1 if number else sys.maxsize
 
 
 def read_thresholds(s: Sentence) -> list[Threshold]:

@@ -17,6 +17,7 @@ from .table import DataTable, Span, TableRecord
 TAG_CHARACTERS = 100
 LABEL_CHARACTERS = 200
 OUTPUT_CHARACTERS = 1_000
+LARGEST_OUTPUT = 1_000_000
 # Roles beside `text` whose columns hold a text in every row.
 TEXTS: tuple[Role, ...] = ("text_pair", "against")
 UNSPACED = re.compile(r"\S+")
@@ -130,6 +131,8 @@ def _output(value: Any) -> str | int | None:
         raise _UnusableRecord(f"The target is {_kind(value)}; it must be text, or the number of a token or class.")
     if isinstance(value, str) and len(value) > OUTPUT_CHARACTERS:
         raise _UnusableRecord(f"The target is longer than {OUTPUT_CHARACTERS} characters.")
+    if isinstance(value, int) and not 0 <= value <= LARGEST_OUTPUT:
+        raise _UnusableRecord(f"The target is {value}, which is no number of a token or class.")
     return value
 
 
