@@ -30,6 +30,7 @@ from headscope.analysis.effect_request import EffectRequest
 from headscope.analysis.request import AnalysisRequest
 from headscope.api import openapi, problems
 from headscope.api.middleware import security
+from headscope.api.routes import jobs
 from headscope.batteries import BATTERIES
 from headscope.cli import main as cli
 from headscope.client.call import Operation
@@ -51,6 +52,7 @@ def settings() -> str:
         kind = kind.removesuffix(" | None")
         kind = {
             "Path": "path",
+            "pathlib.Path": "path",
             "str": "text",
             "SecretStr": "text",
             "pydantic.types.SecretStr": "text",
@@ -106,9 +108,8 @@ def codes() -> dict[str, tuple[int, str]]:
         if cls is not errors.Unknown:
             found[cls.code] = (cls.status, cls.title)
     source = "\n".join(path.read_text("utf-8") for path in sorted(PACKAGE.rglob("*.py")))
-    for what in re.findall(
-        r'(?:[Uu]nknown(?:_job)?|_chosen|choices_of|canonical|parse_slice)\(\s*"([a-z_-]+)"', source
-    ):
+    named = r'(?:[Uu]nknown(?:_job)?|_chosen|choices_of|canonical|parse_slice)\(\s*"([a-z_-]+)"'
+    for what in (*re.findall(named, source), *jobs.DOCUMENTS):
         found[f"unknown-{what}"] = (errors.Unknown.status, f"Unknown {what}")
     found |= {code: (status, title) for status, (code, title, _) in problems.HTTP_ERRORS.items()}
     refused = r'\(\s*(\d{3}),\s*"([a-z-]+)",\s*"([^"]+)",'

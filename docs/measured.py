@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import statistics
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -138,8 +139,11 @@ def ratios() -> str:
     parts = [f"{_machine(runs[-1])} The last run was on {runs[-1]['date']}.", table(head, rows)]
     missed = [name for name, run in latest.items() if name in run["missed"]]
     if missed:
-        bounds = read("bounds")
-        lines = [f"- `{name}`: {_bound(name, bounds)}" for name in sorted(missed)]
+        bounds, groups = read("bounds"), defaultdict[tuple[str, str], list[str]](list)
+        for name in sorted(missed):
+            benchmark, _, what = name.partition(": ")
+            groups[benchmark, _bound(name, bounds)].append(f"`{what}`")
+        lines = [f"- `{one}`: {bound}\n  Ratios: {'; '.join(names)}" for (one, bound), names in groups.items()]
         parts += ["Ratios that miss their goal, and what bounds them by a profile:", "\n".join(lines)]
     return "\n\n".join(parts)
 

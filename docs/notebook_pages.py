@@ -13,7 +13,7 @@ from mkdocs.structure.files import File
 
 FOLDER = "notebooks"
 DATA_URL = re.compile(r"data:image/png;base64,([A-Za-z0-9+/=]+)")
-ABOUT = "\n*[Download this notebook]({name}.ipynb), and run it with Jupyter: `pip install headscope[notebook] jupyterlab`.*\n"
+ABOUT = '\n*[Download this notebook]({name}.ipynb), and run it with Jupyter: `pip install "headscope[notebook]" jupyterlab`.*\n'
 ALT = "What the cell above draws"
 
 

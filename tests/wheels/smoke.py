@@ -113,7 +113,7 @@ def check_refusals(headscope: Installed) -> None:
     assert wanted("oidc") in headscope.run("headscope", "serve", "--no-open", fails=True, **PROVIDER)
     assert wanted("large") in headscope.python(ERROR.format("headscope.load('minilm', device_map='auto')"))
     shown = headscope.python(ANALYSE + ERROR.format("headscope.show(a, widget=True)"))
-    assert "pip install headscope[notebook]" in shown
+    assert wanted("notebook") in shown
     with Collector() as collector, headscope.server(**collector.environment) as server:
         eventually(lambda: "install headscope[otel]" in server.log(), "the log line about traces")
 

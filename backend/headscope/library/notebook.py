@@ -76,7 +76,7 @@ def show(
 
     `head` is the head to open first, (4, 5) or "4.5"; `heads` are the heads to include, all by default; `height` is in px.
 
-    In a notebook of Jupyter or marimo where anywidget is installed (`pip install headscope[notebook]`), the result is a widget: its traits `head`, `lens`,
+    In a notebook of Jupyter or marimo where anywidget is installed (`pip install "headscope[notebook]"`), the result is a widget: its traits `head`, `lens`,
     `pins` and `range` follow what is chosen in the viewer and can be set, and the kernel sends maps when they are looked at; without a kernel, as in an exported
     notebook, it is a picture of all heads. Otherwise, and with `widget=False`, it is a frame that needs no kernel, and it has `save(path)`.
 
@@ -94,7 +94,7 @@ def show(
     if head is not None and _name(head) not in known:
         raise InvalidRequest('head must be one that was analysed, such as (4, 5) or "4.5".', pointer="/head")
     if widget and not _has_anywidget():
-        raise Unsupported("The widget needs anywidget: pip install headscope[notebook].")
+        raise Unsupported('The widget needs anywidget: pip install "headscope[notebook]".')
     if widget or (widget is None and _in_notebook() and _has_anywidget()):
         return headscope_widget.Widget(a.id, source, known, known[0] if head is None else _name(head), height)
     choose_precision(source)
