@@ -17,10 +17,12 @@ from headscope.capture import examine
 from headscope.core.attention import Keys, Layer, Reading
 from headscope.core.tokens import Axes
 from headscope.errors import Unsupported
-from headscope.measures import edges
+from headscope.measures import connections, edges
 from headscope.measures.concentration import convert, entropy_of_rows, entropy_without_first, row_entropy
 from headscope.measures.thumbnail import pool, quantise
 from tests.support.variants import variants
+
+from .measures.layers import tokens
 
 
 def test_entropy_closed_forms() -> None:
@@ -156,6 +158,10 @@ def test_columns_have_units_of_their_own() -> None:
         "tokens²",
         {"1"},
     )
+    units = MEASURES["token_norms"].describe()["units"]
+    assert {unit for name, unit in units.items() if name.startswith("attention_")} == {"1"}
+    lengths = {unit for name, unit in units.items() if not name.startswith("attention_")}
+    assert lengths == {LENSES["norm"].unit} == {LENSES["norm-residual"].unit} == {"norm of hidden states"}
     units = MEASURES["qk_spectrum"].describe()["units"]
     assert [units[name] for name in ("largest", "stable", "dims_90", "most", "share_1")] == [
         "1",
@@ -225,6 +231,26 @@ def test_edges(rule: edges.Rule, signed: bool) -> None:
     assert {(int(q), int(j)) for q, j in found} == slow_edges(weights, rule, 2, 0.7, 0.2)
     strengths = [abs(weights[q, j]) for q, j in found]
     assert strengths == sorted(strengths, reverse=True)
+
+
+@variants("seed", range(6))
+def test_edges_of_a_map_in_which_zeros_are_readings(seed: int) -> None:
+    """A map of ties has no hidden keys: mean and deviation are over every entry with a reading, as `connections` takes them, by rows as well."""
+    rng = np.random.default_rng(seed)
+    ties = (rng.random((9, 9)) * (rng.random((9, 9)) < 0.4)).astype(np.float32)
+    ties[3] = np.nan
+    counted = ties[~np.isnan(ties)].astype(np.float64)
+    expected = {(q, k) for q, k in np.ndindex(9, 9) if ties[q, k] > counted.mean() + counted.std()}
+    assert {(int(q), int(k)) for q, k in edges.select(ties, "mean+std", unmasked=True)} == expected
+    assert {(int(q), int(k)) for q, k in edges.select(ties, "mean+std")} != expected
+    blocks = [(low, ties[low : low + 2]) for low in range(0, 9, 2)]
+    found = edges.find_strongest(lambda: iter(blocks), "mean+std", 81, unmasked=True)
+    assert {(int(q), int(k)) for q, k in found.pairs} == expected
+    empty, layer = torch.empty(0), torch.from_numpy(ties)[None]
+    axes = Axes(tokens(9), tokens(9))
+    whole = Layer(0, (0,), layer, empty, empty, Keys("all"), 1e-7, axes, empty, empty)
+    connected = connections.edges(whole, Reading(layer), connections.ConnectionsParams(self_edges=True))[0]
+    assert {(int(q), int(k)) for q, k in connected.nonzero().tolist()} == expected
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)

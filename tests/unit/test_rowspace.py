@@ -16,6 +16,7 @@ from headscope.core.declarations import NoParams
 from headscope.core.tokens import Axes
 from headscope.errors import Unsupported
 from headscope.lenses import LENSES
+from headscope.lenses.base import ILL_CONDITIONED
 from tests.support.extent import extent
 from tests.support.variants import variants
 
@@ -222,6 +223,30 @@ def test_condition_is_an_upper_bound() -> None:
     assert found.condition is not None
     assert (found.condition.numpy() >= true * (1 - 1e-9)).all()
     assert (found.condition.numpy() <= true * 16).all()
+
+
+def spread(condition: float, n: int, width: int) -> torch.Tensor:
+    """Values [2, N, D] of a condition number, all of whose singular values but the smallest are equal: the bound is as loose as it gets."""
+    generator = torch.Generator().manual_seed(n)
+    U, _, W = torch.linalg.svd(torch.randn(2, n, width, generator=generator).double(), full_matrices=False)
+    sigma = torch.ones(min(n, width), dtype=torch.float64)
+    sigma[-1] = 1 / condition
+    return (U * sigma @ W).float()
+
+
+@variants("rule", ["all", "prefix", "narrow window"])
+@variants("n", [12, 16, 30])
+@variants("condition", [100.0, 6000.0, 9500.0, 10500.0, 30000.0])
+def test_large_conditions_are_exact(rule: str, n: int, condition: float) -> None:
+    """Above 10,000 the condition number itself is reported, so no bound decides who is ill-conditioned; a bound is never larger than that."""
+    layer = make_layer(n, rule, values=spread(condition, n, 16))
+    found = read(layer, ones=False).condition
+    assert found is not None
+    true = np.linalg.cond(layer.values.double().numpy()).repeat(2)
+    assert (found.numpy() >= true * (1 - 1e-6)).all()
+    ill = true > ILL_CONDITIONED
+    np.testing.assert_allclose(found.numpy()[ill], true[ill], rtol=1e-6)
+    assert (found.numpy()[~ill] <= ILL_CONDITIONED).all()
 
 
 def test_leverage_is_the_diagonal_of_the_projection() -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import headscope
+from headscope import Model
 from headscope.library.analysis import Analysis
 
 WIDTH = 3
@@ -36,6 +37,39 @@ def test_as_many_tokens_fit_as_the_lens_tells_apart(lens: str, most: int) -> Non
     sentence = f"Identical to the weights: {most} tokens fit into the head's {most} dimensions."
     assert said(lens, most) == {"identical-to-weights": sentence}
     assert said(lens, most + 1) == {}
+
+
+@pytest.mark.parametrize(("condition", "heads"), [(9500.0, 0), (10500.0, 2), (30000.0, 2)])
+def test_values_are_ill_conditioned_by_their_condition_number(condition: float, heads: int) -> None:
+    """Above 10,000, not where only the bound of it is: of two equal singular values and a small one that is 1.19 times as large."""
+    random = np.random.default_rng(0)
+    U, _, W = np.linalg.svd(random.standard_normal((2, 20, WIDTH)), full_matrices=False)
+    values = U * [1, 1, 1 / condition] @ W
+    weights, tokens = random.dirichlet(np.ones(20), size=(2, 20)), [f"token{place}" for place in range(20)]
+    a = headscope.from_attentions([weights], tokens, [values], causal=False, lenses=["effective"])
+    found = [warning.message for warning in a.warnings if warning.code == "ill-conditioned"]
+    assert [message.split(" of ")[1].split()[-1] for message in found] == ([str(heads)] if heads else [])
+    np.testing.assert_allclose(a.notes["effective"]["condition"], condition, rtol=1e-5)
+
+
+SWITCHED_OFF = {"name": "ablate", "heads": [f"1.{head}" for head in range(4)], "how": "zero"}
+
+
+def test_rows_of_zeros_are_undefined(tiny: Model) -> None:
+    """Where all heads of a layer are switched off: all queries of them for max-entropy, and without a residual connection all rows of rollout from there on."""
+    lenses = [{"name": "rollout", "residual": 0.0}, "max-entropy"]
+    a = headscope.analyze(tiny, token_ids=list(range(1, 21)), mechanism=SWITCHED_OFF, lenses=lenses)
+    found = {warning.lens: warning.message for warning in a.warnings if warning.code == "undefined-rows"}
+    assert found.keys() == {"rollout", "max-entropy"}
+    assert found["rollout"].startswith("40 rows have no reading")
+    assert "weights are zero" in found["rollout"]
+    assert "weights are zero" in found["max-entropy"]
+    undefined = a.notes["max-entropy"]["undefined"]
+    assert undefined[1].tolist() == [20] * 4
+    assert a.notes["rollout"]["undefined"].tolist() == [[0], [20], [20]]
+    assert np.isnan(a.maps["max-entropy"][1]).all()
+    kept = headscope.analyze(tiny, token_ids=list(range(1, 21)), mechanism=SWITCHED_OFF, lenses=["rollout"])
+    assert not [warning for warning in kept.warnings if warning.lens == "rollout"]
 
 
 @pytest.mark.parametrize("lens", ["effective", "effective-simplex"])

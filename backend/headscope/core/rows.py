@@ -35,6 +35,6 @@ def largest(weights: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def squared_norms(layer: Layer) -> Tensor:
-    """Return the squared norms of the rows of weights as divisors, which are not zero, [H, Q]."""
+    """Return the squared norms of the rows of weights, 0 for rows of zeros, [H, Q]."""
     norms: Tensor = torch.linalg.vector_norm(layer.weights, dim=-1).square()
-    return norms.clamp_min(torch.finfo(norms.dtype).tiny)
+    return norms

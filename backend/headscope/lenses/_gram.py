@@ -71,8 +71,12 @@ def decomposed_rows(weights: Tensor, V: Tensor, mask: Tensor, epsilon: float) ->
 
 def squared_norms(rows: Tensor) -> Tensor:
     """Return the squared norms of rows [..., K] as divisors, which are not zero, [...]."""
-    norms: Tensor = torch.linalg.vector_norm(rows, dim=-1).square().clamp_min(torch.finfo(rows.dtype).tiny)
-    return norms
+    return divisors(torch.linalg.vector_norm(rows, dim=-1).square())
+
+
+def divisors(norms: Tensor) -> Tensor:
+    """Return squared norms as divisors: in place of 0, which has nothing to share out, the smallest normal number."""
+    return norms.clamp_min(torch.finfo(norms.dtype).tiny)
 
 
 def kept_share(coordinates: Tensor, norms: Tensor) -> Tensor:

@@ -29,6 +29,8 @@ ROWS, HESSIANS, PRODUCTS, KEPT = 256 * 1024, 512 * 1024, 512 * 1024, 4 * 1024 * 
 def most_even(weights: Tensor, values: Tensor, keys: Keys, epsilon: float, iterations: int) -> Reading:
     """Return the distributions of largest entropy with the output of weights [H, Q, K], whose rows sum to 1, on values [G, K, D]; computed in float64.
 
+    Rows of zeros, of heads that are switched off, are no distributions and are NaN.
+
     Singular values (of the values without their mean) below sigma_1 * max(K, D) * epsilon count as zero, as for effective attention.
     """
     if max(values.shape[1:]) * epsilon > 0.05:
@@ -40,6 +42,7 @@ def most_even(weights: Tensor, values: Tensor, keys: Keys, epsilon: float, itera
     group = heads // values.shape[0]
     allowed = None if keys.rule == "all" else keys.allowed(queries, count).to(weights.device)
     result, settled = weights.clone(), torch.empty(heads, dtype=torch.bool, device=weights.device)
+    empty = weights.sum(-1) == 0  # [H, Q]
     for place, one in enumerate(values.double()):  # [K, D]
         chosen = slice(place * group, (place + 1) * group)
         space = _space(one, epsilon)
@@ -51,7 +54,8 @@ def most_even(weights: Tensor, values: Tensor, keys: Keys, epsilon: float, itera
             part = weights[chosen, rows].double().flatten(0, 1)  # P heads of the group, R rows: [P, R, K] -> [P·R, K]
             mask = None if allowed is None else allowed[rows].repeat(group, 1)
             result[chosen, rows] = _solve(part, space, mask, iterations).view(group, -1, count).to(result.dtype)
-    return Reading(result, identical=settled, undefined=result[..., 0].isnan().sum(-1))
+    result.masked_fill_(empty[..., None], torch.nan)
+    return Reading(result, identical=settled & ~empty.any(-1), undefined=result[..., 0].isnan().sum(-1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +105,13 @@ def _independent(V: Tensor, zero: Tensor, valid: Tensor | None = None) -> Tensor
 
 
 def _solve(rows: Tensor, space: _Space, mask: Tensor | None, iterations: int) -> Tensor:
-    """Return the distributions of largest entropy [R, K] with the same means of the basis as rows [R, K]; NaN where `iterations` steps were not enough."""
-    rows, basis = rows / rows.sum(-1, keepdim=True), space.basis
+    """Return the distributions of largest entropy [R, K] with the same means of the basis as rows [R, K]; NaN where `iterations` steps were not enough, and for rows of zeros."""
+    result, basis = torch.full_like(rows, torch.nan), space.basis
+    sums = rows.sum(-1, keepdim=True)
+    active = sums[:, 0].nonzero().flatten()
+    rows, mask = rows[active] / sums[active], None if mask is None else mask[active]
     means = rows @ basis  # [R, r]
     scores = _start(rows, basis, mask)
-    result = torch.full_like(rows, torch.nan)
-    active = torch.arange(rows.shape[0], device=rows.device)
     for _ in range(iterations + 1):
         guess = scores.softmax(-1)
         gradient = guess @ basis - means

@@ -12,7 +12,7 @@ from ..core.lazy import Tensor, torch
 from ..core.rows import largest_weights, squared_norms
 from ._causal import PrefixRows
 from ._factors import log_sums, projection_factors, weight_factors_of
-from ._gram import ROWS, factorise, gram_matrix, kept_share
+from ._gram import ROWS, divisors, factorise, gram_matrix, kept_share
 from ._rowspace import Basis, facts_of, require_precision
 
 
@@ -53,7 +53,7 @@ class EffectiveRows:
         """Return the projected rows with the share of each that is kept, and their coordinates."""
         found = self._basis.coordinates(rows.weights, rows.output)
         projected = self._basis.map(found) if with_map else rows.weights.new_empty(0)
-        return Reading(projected, signed=True, kept=kept_share(found, rows.once(squared_norms))), found
+        return Reading(projected, signed=True, kept=kept_share(found, divisors(rows.once(squared_norms)))), found
 
     def facts(self) -> Reading:
         """Return rank, condition and leverage."""
@@ -82,7 +82,7 @@ class CausalRows:
             projected, kept = torch.empty_like(rows.weights), rows.weights.new_ones(rows.weights.shape[:2])
             self._rows.project_first(rows.weights, projected, kept)
             return Reading(projected, signed=True, kept=kept), projected
-        solved, kept = self._rows.solve(rows.weights, rows.output, rows.once(squared_norms), begin)
+        solved, kept = self._rows.solve(rows.weights, rows.output, divisors(rows.once(squared_norms)), begin)
         projected = self._rows.map(solved, begin) if with_map else rows.weights.new_empty(0)
         return Reading(projected, signed=True, kept=kept), solved
 

@@ -27,6 +27,7 @@ from ._gram import (
     squared_norms,
 )
 from ._interval import project_intervals
+from .base import ILL_CONDITIONED
 
 
 def project(weights: Tensor, values: Tensor, output: Tensor, keys: Keys, epsilon: float) -> Reading:
@@ -73,9 +74,10 @@ def _project_few(weights: Tensor, V: Tensor, factor: tuple[Tensor, Tensor], epsi
     """Project rows that see every key, which are no more than the head is wide."""
     groups, n, width = V.shape
     per_group = weights.shape[0] // groups
-    condition = factor[1].clone()
+    condition, conditions = factor[1].clone(), factor[1].tolist()
     limit = safe_condition(n, width, epsilon)
-    unproven = [group for group, one in enumerate(condition.tolist()) if not one <= limit]
+    unproven = [group for group, one in enumerate(conditions) if not one <= limit]
+    _sharpen(condition, V, [group for group, one in enumerate(conditions) if ILL_CONDITIONED < one <= limit])
     rank = torch.full((groups,), n)
     projected = weights.clone() if unproven else weights
     kept = torch.ones(weights.shape[:2], dtype=weights.dtype, device=weights.device)
@@ -91,6 +93,16 @@ def _project_few(weights: Tensor, V: Tensor, factor: tuple[Tensor, Tensor], epsi
             projected[heads] = (exact @ U.mT).to(weights.dtype)
             kept[heads] = kept_share(exact, squared_norms(weights[heads].double())).to(kept.dtype)
     return _reading(projected, rank, condition, rank == n, leverage, per_group, kept)
+
+
+def _sharpen(condition: Tensor, V: Tensor, groups: list[int]) -> None:
+    """Replace the bounds of some groups' values [G, N, D], which have full rank, by the condition number itself, in place [G].
+
+    The bound can be sqrt(min(N, D)) times too large, which would warn of values that are not ill-conditioned.
+    """
+    for group in groups:
+        sigma = torch.linalg.svdvals(V[group])
+        condition[group] = sigma[0] / sigma[-1]
 
 
 @dataclass(frozen=True)
@@ -128,6 +140,7 @@ class Basis:
             condition[group] = sigma[0] / sigma[-1] if sigma.numel() else 1.0
             leverage[group] = U.square().sum(-1).to(leverage.dtype)
             basis[group] = torch.nn.functional.pad(U, (0, width - U.shape[1]))
+        _sharpen(condition, V, [group for group, one in enumerate(conditions) if ILL_CONDITIONED < one <= limit])
         return cls(basis, inverse.to(dtype) if direct else None, exact, rank, condition, leverage.to(dtype))
 
     def coordinates(self, weights: Tensor, output: Tensor) -> Tensor:

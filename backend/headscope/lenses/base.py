@@ -11,6 +11,9 @@ from ..core.declarations import Declaration
 from ..core.factors import Factors
 from ..core.lazy import Tensor
 
+# Values of a larger condition number, their largest over their smallest singular value that is not zero, are ill-conditioned.
+ILL_CONDITIONED = 1e4
+
 
 class RowLens(Protocol):
     """A lens on some heads of a layer, which reads their rows: at once the `first` ones, if there are any, and the others in parts of a multiple of rows."""

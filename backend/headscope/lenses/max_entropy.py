@@ -26,7 +26,7 @@ def read(layer: Layer, params: MaxEntropyParams) -> Reading:
     """Return p_i = argmax H(p) subject to p >= 0, sum(p) = 1, p V = a_i V over the keys that query i may see. [H, Q, K], rows sum to 1.
 
     Queries whose keys have affinely independent values keep their weights exactly, since no other distribution has their output. Queries that do not
-    converge are NaN and counted in `undefined`. Raises Unsupported for values in half precision.
+    converge, and those whose weights are all zero, are NaN and counted in `undefined`. Raises Unsupported for values in half precision.
     """
     require_open(layer)
     return most_even(layer.weights, layer.values, layer.keys, layer.epsilon, params.iterations)
@@ -43,7 +43,7 @@ MAX_ENTROPY = Lens(
     range=(0.0, 1.0),
     distribution=True,
     needs=("values", "distribution"),
-    undefined="the computation did not converge",
+    undefined="the computation did not converge or all weights are zero",
     beyond=1,
     phrases={"": ("maximum entropy lens",)},
     read=read,

@@ -61,6 +61,7 @@ NORM_RESIDUAL = Lens(
     "The feed-forward part is not included, nor is the bias of the output projection, which belongs to no token.",
     citation="Kobayashi et al. 2021, Incorporating Residual and Normalization Layers into Analysis of Masked Language Models, sec. 3",
     range=(0.0, None),
+    unit="norm of hidden states",
     needs=("values", "projection", "residual", "same-tokens"),
     of="layer",
     read=read,

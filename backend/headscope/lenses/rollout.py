@@ -26,6 +26,8 @@ class RolloutParams(Params):
 def read(layer: Layer, params: RolloutParams) -> Reading:
     """Return (1 - residual) * mean over the heads + residual * I, [1, Q, K], 0..1. Rows are divided by their sum, so they sum to 1 with a learned sink, too.
 
+    Without a residual connection, a row that is zero in all heads is NaN and counted as undefined.
+
     Raises Unsupported where a weight is negative, which no share of information can be.
     """
     if bool(layer.weights.min() < 0):
@@ -35,7 +37,8 @@ def read(layer: Layer, params: RolloutParams) -> Reading:
     dtype = torch.promote_types(layer.weights.dtype, torch.float32)
     mixed = layer.weights.mean(0, dtype=dtype).mul_(1 - params.residual)
     mixed.diagonal().add_(params.residual)
-    return Reading(mixed.div_(mixed.sum(-1, keepdim=True))[None])
+    sums = mixed.sum(-1, keepdim=True)
+    return Reading(mixed.div_(sums)[None], undefined=(sums == 0).sum()[None])
 
 
 ROLLOUT = Lens(
@@ -50,6 +53,7 @@ ROLLOUT = Lens(
     distribution=True,
     needs=("same-tokens",),
     of="layer",
+    undefined="every head's weights are zero",
     join=join,
     read=read,
 )

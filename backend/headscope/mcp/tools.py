@@ -21,6 +21,7 @@ from ..figures import find_figure
 from ..figures.figure import Drawing
 from ..figures.studies import build_table
 from ..figures.studies import find_figure as find_study_figure
+from ..lenses import LENSES
 from ..library.arguments import validating
 from ..measures.edges import Rule, find_strongest
 from ..models.catalog import Catalog
@@ -210,7 +211,8 @@ class Tools:
         first, rows = (0, grid) if query is None else (query, grid[query : query + 1])
         if not len(rows):
             raise InvalidRequest(f"The last query is {len(queries) - 1}.")
-        found = find_strongest(lambda: iter([(first, rows)]), rule, limit, k=k, mass=mass, value=value)
+        blocks, ties = [(first, rows)], LENSES[lens].shows == "ties"
+        found = find_strongest(lambda: iter(blocks), rule, limit, k=k, mass=mass, value=value, unmasked=ties)
         edges = [
             {"query": row, "key": column, "from": queries[row], "to": keys[column], "weight": weight}
             for (row, column), weight in zip(found.pairs.tolist(), found.weights.tolist(), strict=True)

@@ -21,11 +21,11 @@ def clean(reading: Reading) -> tuple[Tensor, Tensor]:
 def distributions(lens: str, reading: Reading) -> tuple[Tensor, Tensor]:
     """Return rows that sum to 1: weights unchanged, any other map as |entry| / sum |entry|. [H, Q, K], and which rows are not empty [H, Q].
 
-    Weights of a model with a learned sink sum to less than 1 and are not rescaled.
+    Weights of a model with a learned sink sum to less than 1 and are not rescaled. Rows of zeros, as of a head that is switched off, are empty.
     """
     rows, there = clean(reading)
     if lens == "weights":
-        return rows, there
+        return rows, there & (reading.row_sums() != 0)
     rows = rows.abs()
     totals = rows.sum(-1, keepdim=True)
     there = there & (totals[..., 0] > 0)

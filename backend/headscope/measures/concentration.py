@@ -21,7 +21,9 @@ Unit = Literal["nats", "bits", "perplexity", "normalised"]
 
 
 def row_entropy(weights: Tensor) -> Tensor:
-    """-sum_k A ln A per row, with 0 ln 0 = 0 and no smoothing. [..., Q, K] -> [..., Q], nats, 0..ln(allowed keys).
+    """-sum_k A ln A per row, with 0 ln 0 = 0 and no smoothing. [..., Q, K] -> [..., Q], nats, 0..ln(allowed keys) for rows that sum to 1.
+
+    A row that sums to s < 1, beside a learned sink, has s H - s ln s, where H is the entropy of the row divided by s: at most ln K for K > 2 keys, and K / e for fewer.
 
     >>> import torch
     >>> row_entropy(torch.full((1, 4), 0.25)).item()
@@ -70,8 +72,8 @@ def weighted_scores(layer: Layer) -> Tensor:
 def convert(nats: Array, unit: Unit, keys: Array) -> Array:
     """Convert entropies to another unit; `keys` is the number of allowed keys per query, broadcastable to `nats`.
 
-    bits: nats / ln 2. perplexity: exp(nats), the effective number of attended tokens. normalised: nats / ln(keys), 0..1, NaN for a query with a single
-    key, whose entropy cannot vary.
+    bits: nats / ln 2. perplexity: exp(nats), the effective number of attended tokens. normalised: nats / ln(keys), NaN for a query with a single key, whose
+    entropy cannot vary; 0..1 for rows that sum to 1, and up to 1.062 for two keys beside a learned sink.
     """
     if unit == "bits":
         return np.asarray(nats / np.log(2))
@@ -86,7 +88,8 @@ ENTROPY = Measure(
     name="entropy",
     title="Entropy",
     doc="How widely a query spreads its attention. 0 nats is a single token; its exponential, the perplexity, is the effective number of tokens attended to.",
-    not_="Not comparable between texts of different length without normalising, and not defined for signed maps such as effective attention.",
+    not_="Not comparable between texts of different length without normalising, and not defined for signed maps such as effective attention. "
+    "Beside a learned sink, rows sum to less than 1, and 0 nats may also mean that the sink took everything.",
     citation="Shannon 1948; for heads: Clark et al. 2019, sec. 3.2 (without their smoothing)",
     unit="nats",
     range=(0.0, None),
@@ -170,7 +173,7 @@ PARTICIPATION_RATIO = Measure(
     title="Participation ratio",
     doc="The effective number of tokens in a row, from the squares of its entries: 1 is a single token, m is equal magnitude on m tokens. "
     "It is defined for signed maps, too, and small entries hardly count.",
-    not_="Not the perplexity: both count tokens, but the participation ratio is never larger, because large entries count for more.",
+    not_="Not the perplexity: both count tokens, but where rows sum to 1 the participation ratio is never larger, because large entries count for more.",
     citation="(Σ|w|)² / Σw², the inverse of the Herfindahl index of |w|",
     unit="tokens",
     range=(1.0, None),

@@ -25,15 +25,24 @@ class StrongestEdges:
 
 
 def find_strongest(
-    blocks: RowBlocks, rule: Rule, limit: int, *, k: int = 3, mass: float = 0.7, value: float = 0.1
+    blocks: RowBlocks,
+    rule: Rule,
+    limit: int,
+    *,
+    k: int = 3,
+    mass: float = 0.7,
+    value: float = 0.1,
+    unmasked: bool = False,
 ) -> StrongestEdges:
     """Find the `limit` strongest edges of a map that comes in rows, which are read twice for the rule mean+std.
 
     top-k: the k largest entries of each query. mass: for each query, the smallest number of keys that hold at least `mass` of its total magnitude. mean+std:
     entries above mean plus standard deviation of the entries that are not 0 (JAT's rule). value: entries of at least `value` in magnitude. Zeros are never
-    edges. Entries without a reading (NaN) are ignored.
+    edges. Entries without a reading (NaN) are ignored. What a token gives to itself counts like any other entry, by every rule.
+
+    Under mean+std a zero is taken for a key that the mask hides. With `unmasked`, for lenses that show ties, every query sees every key, and zeros count.
     """
-    level = _level(blocks) if rule == "mean+std" else 0.0
+    level = _level(blocks, unmasked) if rule == "mean+std" else 0.0
     found, total = StrongestEdges(np.zeros((0, 2), int), np.zeros(0, np.float32), 0), 0
     for first, rows in blocks():
         rows = np.nan_to_num(rows, nan=0.0)
@@ -53,17 +62,20 @@ def find_strongest(
     return found
 
 
-def select(weights: Array, rule: Rule, *, k: int = 3, mass: float = 0.7, value: float = 0.1) -> Array:
+def select(
+    weights: Array, rule: Rule, *, k: int = 3, mass: float = 0.7, value: float = 0.1, unmasked: bool = False
+) -> Array:
     """Return indices [E, 2] of (query, key) of all edges of a map [Q, K], as `find_strongest` does."""
-    found = find_strongest(lambda: iter([(0, weights)]), rule, weights.size, k=k, mass=mass, value=value)
+    blocks = [(0, weights)]
+    found = find_strongest(lambda: iter(blocks), rule, weights.size, k=k, mass=mass, value=value, unmasked=unmasked)
     return found.pairs
 
 
-def _level(blocks: RowBlocks) -> float:
-    """Return mean plus standard deviation of the entries that are not 0: masked keys are exactly 0 and not part of the distribution."""
+def _level(blocks: RowBlocks, unmasked: bool) -> float:
+    """Return mean plus standard deviation of the entries that are not 0, or of all: masked keys are exactly 0 and not part of the distribution."""
     count, total, squares, origin = 0, 0.0, 0.0, None
     for _, rows in blocks():
-        counted = rows[(rows != 0) & ~np.isnan(rows)].astype(np.float64)
+        counted = rows[((rows != 0) | unmasked) & ~np.isnan(rows)].astype(np.float64)
         if counted.size:
             origin = counted[0] if origin is None else origin
             counted -= origin  # deviations of equal entries are then exactly 0

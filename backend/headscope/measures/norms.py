@@ -66,6 +66,7 @@ TOKEN_NORMS = Measure(
     needs=("kinds",),
     shape="L H C",
     columns=COLUMNS,
+    units={f"{part}_{kind}": "norm of hidden states" for part in ("norm", "vector") for kind in CLASSES},
     accepts=only("norm"),
     reads=("norm",),
     phrases={

@@ -13,12 +13,12 @@ from .base import ByRows, Measure
 
 
 def share(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Any) -> Tensor:
-    """Return ||A - A_eff||² / ||A||² per head, [H]. The projection is orthogonal, so this is 1 - ||A_eff||² / ||A||²."""
+    """Return ||A - A_eff||² / ||A||² per head, [H]; NaN for weights of zeros. The projection is orthogonal, so this is 1 - ||A_eff||² / ||A||²."""
     return _combine(layer, readings, _norms(layer, lens, readings, params), params)
 
 
 def _norms(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Any) -> Tensor:
-    """Return the squared norm of every row, and the part of it that effective attention keeps, [H, Q, 2]."""
+    """Return the squared norm of every row, and the part of it that effective attention keeps, [H, Q, 2]: both 0 for rows of zeros, whatever their share."""
     norms = layer.once(squared_norms)  # [H, Q]
     return torch.stack([norms, required(readings["effective"].kept) * norms], -1)
 
@@ -29,8 +29,8 @@ def _combine(layer: Layer, facts: Mapping[str, Reading], norms: Tensor, params: 
 
 
 def share_rows(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Any) -> Tensor:
-    """Return the same for every query on its own, [H, Q]."""
-    return 1 - required(readings["effective"].kept)
+    """Return the same for every query on its own, [H, Q]; NaN for rows of zeros, which have nothing to lose."""
+    return (1 - required(readings["effective"].kept)).masked_fill(layer.once(squared_norms) == 0, torch.nan)
 
 
 def leverage(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Any) -> Tensor:

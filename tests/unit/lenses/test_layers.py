@@ -114,6 +114,23 @@ def joined(lens: Any, layers: list[Layer], params: Any) -> list[torch.Tensor]:
     return maps
 
 
+def test_rollout_counts_rows_of_which_nothing_is_left() -> None:
+    """Without a residual connection, rows that are zero in all heads, and no others; with one, every token keeps itself."""
+    layer = random_layer(SMALL)
+    weights = layer.weights.clone()
+    weights[:, [1, 4]] = 0
+    weights[0, 2] = 0
+    layer = replace(layer, weights=weights)
+    found = rollout.read(layer, rollout.RolloutParams(residual=0.0))
+    assert found.undefined.tolist() == [2]
+    assert found.map[0].isnan().all(-1).nonzero().flatten().tolist() == [1, 4]
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_allclose(found.map[0], rolled([layer], 0.0)[0], atol=1e-12)
+    kept = rollout.read(layer, rollout.RolloutParams())
+    assert kept.undefined.tolist() == [0]
+    np.testing.assert_allclose(kept.map[0, 4], np.eye(SMALL.n)[4])
+
+
 @few
 @given(shapes(), st.floats(0, 0.95), st.booleans())
 def test_rollout_is_the_product_of_its_layers(shape: Shape, residual: float, sink: bool) -> None:

@@ -174,6 +174,24 @@ def test_rows_that_do_not_converge_have_no_reading() -> None:
     assert torch.equal(entropies.isnan(), undefined.all(-1))
 
 
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("n", [5, 24])
+def test_rows_of_zeros_have_no_reading(rule: str, n: int) -> None:
+    """They are no distributions: NaN and counted, also where no other row has their output; the other rows are what they were."""
+    layer = head_layer(n, rule)
+    whole = LENS.read(layer, DEFAULT)
+    weights = layer.weights.clone()
+    weights[0] = 0
+    weights[2, ::3] = 0
+    found = LENS.read(replace(layer, weights=weights), DEFAULT)
+    empty = weights.sum(-1) == 0
+    assert torch.equal(found.map.isnan().all(-1), empty)
+    assert torch.equal(found.map.isnan().any(-1), empty)
+    assert found.undefined.tolist() == empty.sum(-1).tolist()
+    np.testing.assert_allclose(found.map[~empty], whole.map[~empty], atol=TOLERANCE)
+    assert found.identical.tolist() == [False, whole.identical[1], False, whole.identical[3]]
+
+
 def test_blocks_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is done at once, rows or products."""
     layer = head_layer(16, "prefix")

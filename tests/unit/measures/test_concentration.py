@@ -74,6 +74,31 @@ def test_of_a_distribution_it_is_the_plain_entropy_and_the_ratio_is_never_larger
     assert not concentration.negative_share(rows).any()
 
 
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 1000), st.sampled_from([1, 2, 3, 20]), st.floats(1e-3, 1))
+def test_rows_beside_a_learned_sink(seed: int, n: int, left: float) -> None:
+    """Rows that sum to s < 1 are not scaled: -sum a ln a is s H - s ln s of the scaled row, at most ln K, or K / e for one or two keys."""
+    rows = torch.as_tensor(random_rows(seed, 1, 4, n)).double() * left
+    found = concentration.row_entropy(rows)[0]
+    expected = [-math.fsum(a * math.log(a) for a in row if a) for row in rows[0].tolist()]
+    np.testing.assert_allclose(found, expected, atol=1e-9)
+    scaled = concentration.absolute_entropy(rows)[0]
+    np.testing.assert_allclose(found, left * scaled - left * math.log(left), atol=1e-6)
+    assert (found <= (math.log(n) if n > 2 else n / math.e) + 1e-9).all()
+
+
+def test_the_bounds_beside_a_learned_sink_are_reached() -> None:
+    """One key: 1 / e, not 0. Two keys: more than ln 2, by 6 %. Nearly everything to the sink: a perplexity of 1, below the participation ratio."""
+    found = [concentration.row_entropy(torch.full((1, n), 1 / math.e)).item() for n in (1, 2)]
+    assert found == pytest.approx([1 / math.e, 2 / math.e], rel=1e-6)
+    normalised = concentration.convert(np.array([2 / math.e]), "normalised", np.array([2]))
+    assert normalised[0] == pytest.approx(1.0615, abs=1e-4)
+    assert "learned sink" in concentration.ENTROPY.not_
+    row = torch.full((1, 5), 1e-4)
+    assert concentration.row_entropy(row).exp().item() < 1.01
+    assert concentration.participation(row).item() == pytest.approx(5)
+
+
 def test_long_maps_are_read_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same numbers whatever the size of the parts."""
     layer = layer_of(random_rows(0, 2, 30, 30))

@@ -326,6 +326,19 @@ def test_rows_without_a_reading() -> None:
     assert class_of(map_, lens="effective") == "unclassified"
 
 
+def test_the_band_is_a_share_of_the_weight() -> None:
+    """Words in pairs between separators, each attending to the other of its pair, but for one triple: means over the queries with such a neighbour add up to more than 1."""
+    names = ["[CLS]", *["a", "b", "[SEP]"] * 3, "a", "b", "c", "[SEP]"]
+    tokens, n = sentence(names), len(names)
+    words = [place for place in range(n) if tokens[place].kind != "special"]
+    partner = {i: next(j for j in (i + 1, i - 1) if j in words) for i in words}
+    weights = np.zeros((n, n))
+    weights[range(n), [partner.get(i, i) for i in range(n)]] = 1
+    assert measure("patterns", head_layer(weights[None], tokens))["band"][0] == pytest.approx(1)
+    means = [average(weights[i, i + k] for i in words if i + k in words) for k in (-1, 0, 1)]
+    assert sum(means) > 1.5
+
+
 # Published rules
 
 

@@ -55,6 +55,20 @@ def test_sums_by_rows(name: str, case: tuple[Layer, str, Array, Array], cuts: li
     torch.testing.assert_close(found, whole, rtol=1e-4, atol=1e-5, equal_nan=True)
 
 
+@pytest.mark.parametrize("name", SUMMED)
+@FEW
+@given(cases(), st.integers(0, 10**6), st.lists(st.integers(1, 9), max_size=6))
+def test_rows_of_zeros_by_rows(name: str, case: tuple[Layer, str, Array, Array], seed: int, cuts: list[int]) -> None:
+    """As of heads that are switched off, in part or whole."""
+    weights = case[0].weights.clone()
+    weights[torch.rand(weights.shape[:2], generator=torch.Generator().manual_seed(seed)) < 0.3] = 0
+    weights[0] = 0
+    layer = bare(replace(case[0], weights=weights))
+    whole = MEASURES[name].compute(layer, "weights", {"weights": Reading(weights)}, MEASURES[name].params())
+    found = by_rows(name, "weights", layer, weights, cuts)
+    torch.testing.assert_close(found, whole, rtol=1e-4, atol=1e-5, equal_nan=True)
+
+
 @variants("rule", RULES)
 @variants("name", SUMMED)
 def test_the_last_row_alone(name: str, rule: str) -> None:

@@ -288,7 +288,8 @@ async def edges(
         sides = slice(0, len(grouping.queries or range(q))), slice(0, len(grouping.keys or range(k_)))
         (factors,) = stored.factors(lens, layers, heads)
         blocks = partial(read_rows, factors, grouping, *sides)
-        found = edge_rules.find_strongest(blocks, rule, limit, k=k, mass=mass, value=value)
+        ties = LENSES[lens].shows == "ties"
+        found = edge_rules.find_strongest(blocks, rule, limit, k=k, mass=mass, value=value, unmasked=ties)
         if format_ == "arrow":
             return Response(edges_table(found, lens, layer, head), media_type=arrow.MEDIA)
         selected = [
