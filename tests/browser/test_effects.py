@@ -332,7 +332,26 @@ def test_what_is_refused_is_said(visits: Begin) -> None:
     target = page.get_by_role("textbox", name="Target", exact=True)
     target.fill(" no such token")
     target.press("Enter")
-    expect(page.get_by_text(re.compile(r"The target has \d+ tokens in this model"))).to_be_visible()
+    refused = page.get_by_text(re.compile(r"The target has \d+ tokens in this model"))
+    expect(refused).to_be_visible()
+    # A link to it can be corrected; there is no use in trying again, unless the network was away.
+    page.reload()
+    expect(refused).to_be_visible()
+    again = page.get_by_role("button", name="Try again")
+    expect(again).to_have_count(0)
+    expect(target).to_have_value('" no such token"')
+    visit.network_errors_expected = True
+    visit.context.set_offline(True)
+    target.fill(" cat")
+    target.press("Enter")
+    expect(page.locator(".effects p")).to_have_text(
+        "The server cannot be reached. Your text is kept. Try again in a moment. Try again"
+    )
+    again.click()
+    expect(again).to_have_count(1)
+    visit.context.set_offline(False)
+    expect(outcomes(visit)).to_have_count(8)
+    expect(again).to_have_count(0)
     page.get_by_role("button", name="own choice").click()
     expect(outcomes(visit)).to_have_count(8)
     page.get_by_role("button", name="Close predictions").click()

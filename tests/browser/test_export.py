@@ -17,7 +17,7 @@ import httpx
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from playwright.sync_api import Browser, Download, Locator, Request, expect
+from playwright.sync_api import Browser, Download, Locator, Request, Route, expect
 
 import headscope
 from tests.browser.axe import check, complaints
@@ -202,6 +202,25 @@ def test_head_as_svg(visits: Callable[..., Visit]) -> None:
     images = [element.get("href", "") for element in root.iter(f"{SVG}image")]
     assert images
     assert all(href.startswith("data:image/png;base64,") for href in images)
+    # Until the map of another head has been read, the graph is still of this one: it is faint, and not in the picture.
+    held: list[Route] = []
+    visit.page.route("**/maps/weights?layer=0&head=7*", lambda route: held.append(route))
+    visit.head(0, 7).click()
+    graph = visit.image("Connections of head 0.7")
+    expect(graph.locator("xpath=..")).to_have_attribute("aria-busy", "true")
+    expect(graph.locator("canvas").first).to_have_css("opacity", "0.45")
+    expect(graph).to_have_accessible_description(re.compile("^Connections from"))
+    assert titles(visit) == {"Heat map of head 0.7"}
+    for route in held:
+        route.continue_()
+    expect(graph).to_have_accessible_description(re.compile(r"^\d+ connections? from"))
+    assert titles(visit) == {"Heat map of head 0.7", "Connections of head 0.7"}
+
+
+def titles(visit: Visit) -> set[str]:
+    """Of the pictures in a file of the open head."""
+    root = ElementTree.fromstring(Path(taken(visit, "This head as SVG").path()).read_text("utf-8"))
+    return {text for text in texts(root) if re.match(r"(Heat map|Connections) of head [\d.]+$", text)}
 
 
 def test_heads_as_png(visit: Visit) -> None:

@@ -83,6 +83,11 @@ def test_parts_are_changed_and_removed(visit: Visit) -> None:
     visit.page.get_by_role("button", name="Remove layer <= 2").click()
     expect(parts(visit)).to_have_text(["head_roles.previous > 0"])
     expect(visit.page.get_by_text(re.compile("^all 72 heads"))).to_be_visible()
+    # Who goes on elsewhere, instead of pressing Enter or Escape, is left there.
+    parts(visit).first.click()
+    box(visit).click()
+    expect(parts(visit)).to_have_count(1)
+    expect(box(visit)).to_be_focused()
     box(visit).fill("")
     expect(parts(visit)).to_have_count(0)
     expect(visit.page).not_to_have_url(re.compile("find="))

@@ -76,6 +76,14 @@ def test_a_refused_text_leaves_the_previous_pictures_dimmed(visit: Visit) -> Non
     visit.text.press("Enter")
     expect(visit.alert).to_contain_text("The text has 602 tokens")
     dimmed(visit, "Showing the previous analysis")
+    # Both are said beside the figure alone, too.
+    visit.page.get_by_role("button", name="focus").press("Enter")
+    expect(visit.page.get_by_role("banner")).to_be_hidden()
+    expect(visit.alert).to_contain_text("The text has 602 tokens")
+    expect(visit.page.get_by_role("status").filter(has_text="Showing the previous analysis")).to_be_visible()
+    for _ in ("the message", "the figure"):
+        visit.page.keyboard.press("Escape")
+    expect(visit.page.get_by_role("banner")).to_be_visible()
     visit.submit("The red cat")
     current(visit, 5)
 

@@ -32,7 +32,11 @@ def test_scatter_of_heads(visit: Visit, server: Server) -> None:
     x, y = numbers(server, "entropy"), numbers(server, "special_tokens", "first")
     visit.open(address(text=SENTENCE, head="3.1"))
     visit.page.get_by_role("button", name="Scatter", exact=True).click()
-    visit.page.get_by_role("combobox", name="y axis").select_option(value="special_tokens.first")
+    visit.page.get_by_role("combobox", name="y axis").select_option(value="…")
+    dialog = visit.page.get_by_role("dialog", name="Y axis")
+    dialog.get_by_role("combobox").fill("special tokens first")
+    dialog.get_by_role("combobox").press("Enter")
+    expect(visit.page.get_by_role("combobox", name="y axis")).to_have_value("special_tokens.first")
     plot = visit.page.get_by_role("img", name=re.compile("^Scatter of heads: attention to special tokens: first"))
     expect(plot).to_have_accessible_description(re.compile(r"^72 heads\. Spearman correlation"))
     visit.idle()
@@ -75,6 +79,10 @@ def test_scatter_of_heads(visit: Visit, server: Server) -> None:
         visit.page.mouse.move(*point, steps=4)
     visit.page.mouse.up()
     expect(visit.page.get_by_role("heading", name="72 heads")).to_be_visible()
+    # The ranges were of another number.
+    visit.page.get_by_role("combobox", name="x axis").select_option("null_share")
+    expect(visit.page.get_by_role("spinbutton", name="Null share from")).to_have_value("")
+    visit.page.get_by_role("combobox", name="x axis").select_option("entropy")
 
     visit.page.get_by_role("button", name="numbers").click()
     rows = visit.page.get_by_role("region", name="Numbers of the scatter").get_by_role("row")

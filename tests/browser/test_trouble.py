@@ -93,7 +93,8 @@ def test_no_network(visit: Visit) -> None:
 @pytest.mark.long
 def test_unknown_model_in_the_address(visit: Visit) -> None:
     visit.network_errors_expected = True
-    visit.page.goto(f"{visit.root}/{address(text='Hello there.', model='nonesuch')}")
+    visit.page.goto(f"{visit.root}/{address(text='Hello there.', model='nonesuch', focus='on')}")
+    # Without a figure there is nothing to look at alone.
     expect(visit.alert).to_contain_text("This server has no model named “nonesuch”.")
     visit.page.get_by_text("Nothing has been analysed yet.").hover()  # the message is above it, not on it
     expect(visit.text).to_have_value("Hello there.")
@@ -101,6 +102,8 @@ def test_unknown_model_in_the_address(visit: Visit) -> None:
     # The way out is on the page.
     visit.page.get_by_role("combobox", name="Model").select_option("minilm")
     visit.painted("head")
+    expect(visit.page.get_by_role("banner")).to_be_hidden()
+    visit.page.keyboard.press("Escape")
     visit.shows("Hello", "there", ".")
 
 
@@ -127,7 +130,7 @@ def paused(visit: Visit, server: Server) -> str:
 
 
 def test_progress_and_cancel(visits: Callable[..., Visit], server: Server) -> None:
-    """A line and a thin bar while it runs, the old picture dimmed; Escape ends it here and on the server."""
+    """A line and a thin bar while it runs, the old picture dimmed; Cancel ends it here and on the server, as Escape does."""
     visit = visits(reduced_motion="reduce")
     identity = paused(visit, server)
     expect(visit.page.get_by_role("main")).to_have_attribute("aria-busy", "true")
@@ -138,7 +141,7 @@ def test_progress_and_cancel(visits: Callable[..., Visit], server: Server) -> No
     moving = "document.getAnimations().filter(({ effect }) => effect.getTiming().duration > 0).length"
     assert visit.page.evaluate(moving) == 0
     server.child().resume()
-    visit.page.keyboard.press("Escape")
+    visit.page.get_by_role("button", name="Cancel").click()
     expect(bar).to_have_count(0)
     expect(visit.page.get_by_role("main")).to_have_attribute("aria-busy", "false")
     expect(visit.tokens.filter(has_text="boats")).to_have_count(2)

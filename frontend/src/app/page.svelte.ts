@@ -3,6 +3,7 @@
 import type { HeadScores } from '../lib/data/batteries'
 import { measureOf } from '../lib/data/search'
 import type { HistoryItem, Source } from '../lib/data/source'
+import { aboutImages } from '../lib/net/problem'
 import { Account } from '../state/account.svelte'
 import { Chosen } from '../state/chosen.svelte'
 import { ComparisonRun } from '../state/comparison-run.svelte'
@@ -94,6 +95,8 @@ export function createPage(source: Source, fragment: string, onhelp: () => void)
   /** Show only the open head, or everything again. */
   const focus = () => selection.set({ focus: selection.focus ? '' : 'on' })
 
+  const cancel = () => void Promise.all([session.cancel(), comparisonRun.cancel()])
+
   function dismiss(): void {
     session.error = ''
     comparisonRun.dismiss()
@@ -144,7 +147,8 @@ export function createPage(source: Source, fragment: string, onhelp: () => void)
     dismiss,
 
     get error(): string {
-      return session.error || comparisonRun.error
+      const error = session.error || comparisonRun.error
+      return chosen.kind === 'vision' ? aboutImages(error) : error
     },
 
     recall(past: HistoryItem): void {
@@ -158,9 +162,12 @@ export function createPage(source: Source, fragment: string, onhelp: () => void)
       follow()
     },
 
+    cancel,
+
     /** Cancel what runs, or close what was opened last. */
     escape(): void {
-      if (session.busy) void Promise.all([session.cancel(), comparisonRun.cancel()])
+      if (session.busy) cancel()
+      else if (effects.cancel()) return
       else if (session.error || comparisonRun.error) dismiss()
       else if (pointer.pinned) pointer.clear()
       else if (selection.focus) focus()

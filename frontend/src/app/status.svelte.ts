@@ -33,20 +33,24 @@ export class Status {
     return session.run?.status === 'done' ? (comparisonRun.run ?? session.run) : session.run
   }
 
+  /** How far that is; empty if nothing runs. */
+  get #said(): string {
+    const [run, { session, comparisonRun }] = [this.#awaited, this.#parts]
+    return run ? runSentence(run, session.elapsed, (run === session.run ? session : comparisonRun).ran) : ''
+  }
+
   /** The run that changes the pictures; a run that only adds measures reports its progress where they will appear. */
   get run(): Run | undefined {
     return this.#parts.requests.adding.length > 0 ? undefined : this.#awaited
   }
 
   get progress(): string {
-    return this.run ? runSentence(this.run, this.#parts.session.elapsed) : ''
+    return this.run ? this.#said : ''
   }
 
   /** How far the run is that adds this measure; empty if none does. */
   adding = (measure: string): string => {
-    const { requests, session } = this.#parts
-    const run = this.#awaited
-    return run && requests.adding.includes(measure) ? runSentence(run, session.elapsed) || 'Computing …' : ''
+    return this.#awaited && this.#parts.requests.adding.includes(measure) ? this.#said || 'Computing …' : ''
   }
 
   /** What has changed since the pictures were drawn, and how to update them; empty while they match the controls or are being computed. */

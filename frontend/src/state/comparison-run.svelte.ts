@@ -76,6 +76,11 @@ export class ComparisonRun {
     return { ...run, progress: { ...run.progress, detail } }
   }
 
+  /** Milliseconds since it began. */
+  get ran(): number {
+    return this.#session.ran
+  }
+
   get error(): string {
     return this.#session.error && `The comparison failed: ${this.#session.error}`
   }

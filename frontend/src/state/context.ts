@@ -4,6 +4,7 @@ import type { Reasons } from '../lib/data/analysis'
 import type { HeadScores } from '../lib/data/batteries'
 import type { SearchPart } from '../lib/data/search'
 import type { Studies } from '../lib/data/studies'
+import type { Favourites } from './favourites.svelte'
 import type { HeadEffects } from './head-effects.svelte'
 import type { KeyedRun } from './keyed-run.svelte'
 import type { ModelLibrary } from './model-library.svelte'
@@ -27,6 +28,8 @@ interface AnalysisContext {
   pointer: Pointer
   search: HeadSearch
   theme: Theme
+  /** The numbers that are starred. */
+  favourites: Favourites
   /** Search for heads by a query or a sentence. */
   find: (text: string) => void
   /** Reset what a part of a sentence has set. */

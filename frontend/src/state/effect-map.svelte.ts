@@ -29,7 +29,7 @@ interface ShownMaps {
 }
 
 export class EffectMap {
-  readonly #run: EffectRun
+  readonly run: EffectRun
   /** The method whose maps are chosen as the lens. */
   readonly method: Declaration | undefined = $derived.by(() => {
     const method = this.of.methods.find(methodOf(this.selection.lens))
@@ -38,7 +38,7 @@ export class EffectMap {
   readonly wanted: WantedEffect | undefined = $derived.by(() => this.method && this.of.wantMethod(this.method.name))
   /** The maps on screen; while others are computed, the previous ones of the same input. */
   readonly shown: ShownMaps | undefined = $derived.by(() => {
-    const { found } = this.#run
+    const { found } = this.run
     const method = this.of.methods.find(found?.wanted.request.method.name)
     if (!this.method || !method || !found?.result.maps || found.wanted.about !== this.of.about) return undefined
     const { target, maps } = found.result
@@ -49,13 +49,12 @@ export class EffectMap {
   })
   /** The open head does not show what is chosen. */
   readonly outdated: boolean = $derived.by(
-    () => this.of.able && this.method !== undefined && this.#run.current(this.wanted) === undefined,
+    () => this.of.able && this.method !== undefined && this.run.current(this.wanted) === undefined,
   )
-  /** Why it does not; empty if it does. */
-  readonly said: string = $derived.by(() => {
-    if (!this.outdated || !this.method) return ''
-    const done = `Computing ${inPhrase(this.method.title)} \u2026 ${Math.round(100 * this.#run.done)}\u00a0%`
-    return this.#run.error(this.wanted) || (this.#run.isRunning(this.wanted) ? done : '')
+  /** How far it is; empty if nothing is computed. */
+  readonly progress: string = $derived.by(() => {
+    if (!this.outdated || !this.method || !this.run.isRunning(this.wanted)) return ''
+    return `Computing ${inPhrase(this.method.title)} \u2026 ${Math.round(100 * this.run.done)}\u00a0%`
   })
 
   constructor(
@@ -64,19 +63,19 @@ export class EffectMap {
     compute: Compute,
   ) {
     // They are deleted with their analysis, and computed again for another one of the same input.
-    this.#run = new EffectRun(compute, 0)
+    this.run = new EffectRun(compute, 0)
   }
 
   /** Compute what is chosen, unless it was computed for this analysis. */
   refresh(): void {
-    const [{ found }, { wanted }] = [this.#run, this]
-    if (!wanted) this.#run.stop()
-    else if (found?.wanted.key !== wanted.key || found.wanted.id !== wanted.id) void this.#run.ask(wanted)
+    const [{ found }, { wanted }] = [this.run, this]
+    if (!wanted) this.run.stop()
+    else if (found?.wanted.key !== wanted.key || found.wanted.id !== wanted.id) void this.run.ask(wanted)
   }
 
   /** Choose the maps of a method as the lens; the model still predicts where it did. */
   choose(method: string): void {
     this.selection.set({ lens: colourOf(method), predict: 'show', at: String(this.of.position ?? '') })
-    if (this.wanted) void this.#run.ask(this.wanted, true)
+    if (this.wanted) void this.run.ask(this.wanted, true)
   }
 }

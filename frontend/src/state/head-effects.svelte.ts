@@ -258,7 +258,14 @@ export class HeadEffects {
     else if (this.able) this.selection.set({ predict: 'show' })
   }
 
+  /** Cancel what is being computed and shows it; returns whether anything was. */
+  cancel(): boolean {
+    const runs = [this.predicted, this.grid, this.without, this.map.run, this.score.run]
+    return runs.filter((run) => run.cancel()).length > 0
+  }
+
   close(): void {
+    for (const run of [this.predicted, this.grid, this.without, this.written]) run.stop()
     const coloured = isEffect(this.selection.colour) ? { colour: 'map' } : {}
     const seen = isEffect(this.selection.lens) ? { lens: 'weights' } : {}
     this.selection.set({ predict: '', off: '', ...coloured, ...seen })

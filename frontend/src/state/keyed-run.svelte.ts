@@ -5,11 +5,18 @@ import { latest } from '../lib/net/latest'
 /** Results that are kept, so that switching back takes no time. */
 const KEPT = 24
 
+/** Why there is no result. `final`: another try fails, too; `lost`: the server could not be reached. */
+interface Failure {
+  key: string
+  message: string
+  final: boolean
+  lost: boolean
+}
+
 /** `key` is all that a result depends on. */
 export class KeyedRun<W extends { key: string }, T> {
   found = $state.raw<{ wanted: W; result: T }>()
-  /** `final`: another try fails, too. */
-  failed = $state.raw<{ key: string; message: string; final: boolean }>()
+  failed = $state.raw<Failure>()
   /** The key of what is being computed; empty if nothing is. */
   running = $state('')
   /** The fraction of it that is done. */
@@ -34,7 +41,11 @@ export class KeyedRun<W extends { key: string }, T> {
 
   /** Why there is no result; empty if nothing went wrong. */
   error(wanted: W | undefined): string {
-    return wanted && this.failed?.key === wanted.key ? this.failed.message : ''
+    return this.failure(wanted)?.message ?? ''
+  }
+
+  failure(wanted: W | undefined): Failure | undefined {
+    return wanted && this.failed?.key === wanted.key ? this.failed : undefined
   }
 
   isRunning = (wanted: W | undefined): boolean => wanted !== undefined && this.running === wanted.key
@@ -55,8 +66,9 @@ export class KeyedRun<W extends { key: string }, T> {
       const result = await this.#task(wanted)
       if (result) this.#keep(wanted, result)
     } catch (error) {
-      const final = error instanceof SourceError && error.status === 422
-      this.failed = { key, message: errorSentence(error, 'Try again.'), final }
+      const { status, code } = error instanceof SourceError ? error : {}
+      const message = errorSentence(error, 'Try again.')
+      this.failed = { key, message, final: status === 422, lost: code === 'unreachable' }
     }
     if (this.running === key) this.running = ''
   }
@@ -71,5 +83,14 @@ export class KeyedRun<W extends { key: string }, T> {
   stop(): void {
     if (this.running !== '') this.#task.stop()
     this.running = ''
+  }
+
+  /** Stop it because the reader wishes so: it is computed again only when asked for. Returns whether anything was running. */
+  cancel(): boolean {
+    const key = this.running
+    if (key === '') return false
+    this.stop()
+    this.failed = { key, message: 'Cancelled.', final: false, lost: false }
+    return true
   }
 }

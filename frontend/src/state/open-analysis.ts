@@ -1,6 +1,14 @@
 /** An analysis on screen, with its tensors and what it is compared with. */
-import type { Analysis, MapInfo, Request } from '../lib/data/analysis'
+import {
+  type Analysis,
+  type Declaration,
+  type MapInfo,
+  measuredLens,
+  type Reasons,
+  type Request,
+} from '../lib/data/analysis'
 import { type Changes, findChanges, type Snapshot } from '../lib/data/changes'
+import { whyEmpty } from '../lib/data/measures'
 import type { Comparison } from './comparison.svelte'
 import type { Maps } from './maps.svelte'
 
@@ -28,6 +36,24 @@ export function withMaps(shown: OpenAnalysis, added: { name: string; info: MapIn
   maps.add(name, info)
   const lenses = [...analysis.lenses, name]
   return { ...shown, analysis: { ...analysis, lenses, maps: { ...analysis.maps, [name]: info } } }
+}
+
+interface Numbers {
+  /** All numbers per head. */
+  numbers: readonly Declaration[]
+  shown: OpenAnalysis
+  lens: string
+  /** Why the model lacks measures. */
+  reasons: Reasons
+}
+
+/** Why a number has no reading; null if it may have one. One that is computed may have none either. */
+export function noReading(name: string, { numbers, shown: { analysis, maps }, lens, reasons }: Numbers): string | null {
+  const item = numbers.find((one) => one.name === name)
+  const values = item && maps.overview(name, measuredLens(item, lens))
+  if (values?.every((row) => row.every((value) => value === null))) return 'No head has a reading on this text.'
+  const { tokens, keyTokens } = analysis
+  return whyEmpty(name, keyTokens === tokens ? tokens : [...tokens, ...keyTokens], reasons)
 }
 
 /** What a live run changed. */

@@ -42,11 +42,15 @@ export class Session {
   unreachable = $state(false)
   /** Milliseconds since the request. */
   elapsed = $state(0)
+  /** Milliseconds since the run began; 0 while it waits. */
+  ran = $state(0)
 
   /** The run that may change the screen; cancelling it takes this right away. */
   #ticket: Ticket = { ...OURS }
   #liveRuns = new LiveRuns((id) => this.source.cancel(id))
   #clock: ReturnType<typeof setInterval> | undefined
+  /** When the run began. */
+  #began: number | undefined
   #task = latest((signal, asks: Submit[], lens: string, ticket: Ticket) => this.#fit(signal, asks, lens, ticket))
 
   /** `onstranger` is called when the source requires signing in. */
@@ -194,6 +198,8 @@ export class Session {
     this.error = ''
     this.#ticket = ticket
     this.elapsed = 0
+    this.ran = 0
+    this.#began = undefined
     this.run = {
       id: '',
       status: 'queued',
@@ -203,7 +209,9 @@ export class Session {
     }
     clearInterval(this.#clock)
     this.#clock = setInterval(() => {
-      this.elapsed = performance.now() - started
+      const now = performance.now()
+      this.elapsed = now - started
+      this.ran = this.#began === undefined ? 0 : now - this.#began
     }, 250)
   }
 
@@ -263,7 +271,9 @@ export class Session {
     let run = first
     const report = (now: Run) => {
       run = now
-      if (!signal.aborted && this.run) this.run = now
+      if (signal.aborted || !this.run) return
+      this.run = now
+      this.#began = now.status === 'running' ? (this.#began ?? performance.now()) : undefined
     }
     report(first)
     if (run.status === 'queued' || run.status === 'running') await this.source.watch(run.id, report, signal)

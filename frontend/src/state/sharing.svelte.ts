@@ -1,23 +1,24 @@
-/** The link to the analysis or study on screen: created on request, and revoked. */
+/** The link to an analysis or study: created on request, and revoked, even when another one is on screen by then. */
 import type { Shares } from '../lib/data/shares'
 
 export class Sharing {
   open = $state(false)
-  /** Empty before it is created and after it is revoked. */
-  key = $state('')
+  /** What is shared, and its key; undefined before it is created and after it is revoked. */
+  shared = $state.raw<{ id: string; key: string }>()
   error = $state('')
 
   constructor(readonly shares: Shares | undefined) {}
 
   start = (id: string): Promise<void> =>
     this.#do(async (shares) => {
-      this.key = await shares.share(id)
+      this.shared = undefined
+      this.shared = { id, key: await shares.share(id) }
     })
 
-  stop = (id: string): Promise<void> =>
+  stop = (): Promise<void> =>
     this.#do(async (shares) => {
-      await shares.unshare(id)
-      this.key = ''
+      if (this.shared) await shares.unshare(this.shared.id)
+      this.shared = undefined
     })
 
   async #do(change: (shares: Shares) => Promise<void>): Promise<void> {

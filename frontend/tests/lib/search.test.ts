@@ -122,6 +122,8 @@ it('says how many were found, and what orders them', () => {
 it('writes values with their unit, and says where there is none', () => {
   const share = { ...fixedCatalogue.measures[1], unit: '1' }
   expect(valueText('null_share@weights', 0.616, [share])).toBe('62\u00a0%')
+  expect(valueText('null_share', 0.003, [share])).toBe('0.3\u00a0%')
+  expect(valueText('null_share', -0.05, [share])).toBe('\u22125.0\u00a0%')
   expect(valueText('entropy', 1.234, [])).toBe('1.2')
   expect(valueText('entropy', null, [])).toBe('no reading')
   expect(valueText('vertical', 'diagonal', [])).toBe('diagonal')

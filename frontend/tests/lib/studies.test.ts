@@ -8,7 +8,6 @@ import {
   type StudyRequest,
   studyProgressSentence,
   studyTitle,
-  timeLeft,
   type Variant,
   variantNames,
 } from '../../src/lib/data/studies'
@@ -21,7 +20,7 @@ import {
   rankQuery,
   toGrid,
 } from '../../src/lib/data/study-heads'
-import { short } from '../../src/lib/text/format'
+import { short, timeLeft } from '../../src/lib/text/format'
 import { StudyList } from '../../src/state/study/study-list.svelte'
 
 const titled = (model: string) => model.toUpperCase()

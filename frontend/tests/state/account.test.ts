@@ -124,17 +124,17 @@ describe('Sharing', () => {
     const unshare = vi.fn(async () => {})
     const it = new Sharing({ share: async () => KEY, unshare })
     await it.start('a')
-    expect([it.open, it.key, it.error]).toEqual([true, KEY, ''])
-    await it.stop('a')
-    expect([it.key, it.error]).toEqual(['', ''])
+    expect([it.open, it.shared, it.error]).toEqual([true, { id: 'a', key: KEY }, ''])
+    await it.stop()
+    expect([it.shared, it.error]).toEqual([undefined, ''])
     expect(unshare).toHaveBeenCalledWith('a')
   })
 
   it('says what went wrong, and keeps the key that it could not take back', async () => {
     const it = new Sharing({ share: async () => KEY, unshare: refused })
     await it.start('a')
-    await it.stop('a')
-    expect([it.key, it.error]).toEqual([KEY, 'Sign in.'])
+    await it.stop()
+    expect([it.shared?.key, it.error]).toEqual([KEY, 'Sign in.'])
   })
 })
 

@@ -19,6 +19,7 @@ const words = {
   warning: '',
   label: '',
   graph: '',
+  source: '',
   scale: { kind: 'linear', signed: false, max: 1 },
 } as const
 const hand = { hover: () => {}, pin: () => {}, select: () => {} }

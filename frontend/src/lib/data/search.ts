@@ -1,7 +1,7 @@
 /** Searches for heads: how a sentence or a query was understood, and the heads that match. */
 
 import { plural, short } from '../text/format'
-import { formatAmount, isShare } from '../text/words'
+import { formatAmount } from '../text/words'
 import type { Declaration, Head } from './analysis'
 
 export interface FoundHead extends Head {
@@ -121,7 +121,6 @@ export function valueText(name: string, value: number | string | null, measures:
   if (value === null) return 'no reading'
   if (typeof value === 'string') return value
   const declared = measures.find((item) => item.name === name.split('@')[0])
-  if (declared && isShare(declared)) return `${Math.round(100 * value)}\u00a0%`
   return declared ? formatAmount(declared, value) : short(value)
 }
 

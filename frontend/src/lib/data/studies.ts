@@ -1,6 +1,7 @@
 /** Types of studies: data sets, requests, results, and the source of them all. */
 
 import type { Problem } from '../net/problem'
+import { timeLeft } from '../text/format'
 import type { Head, Method, Status } from './analysis'
 import type { EffectRequest, Target } from './effects'
 import type { Figures } from './figures'
@@ -260,12 +261,6 @@ export function studyProgressSentence({ stage, position, inputs, of, secondsLeft
   const doing = inputs === 0 && stage === 'loading' ? 'Loading the model. ' : ''
   const count = of > 0 ? `${groupDigits(inputs)} of ${groupDigits(of)} inputs` : 'Reading the data set'
   return `${doing}${count}${secondsLeft === null || secondsLeft < 1 ? '' : `, about ${timeLeft(secondsLeft)} left`}.`
-}
-
-export function timeLeft(seconds: number): string {
-  if (seconds < 90) return `${Math.ceil(seconds)} s`
-  if (seconds < 90 * 60) return `${Math.round(seconds / 60)} min`
-  return `${Number((seconds / 3600).toPrecision(2))} h`
 }
 
 /** 21,304 */

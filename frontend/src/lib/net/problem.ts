@@ -38,6 +38,9 @@ const SENTENCES: Record<string, MessageOf> = {
 export const unknownModelSentence = (model: string): string =>
   `This server has no model named \u201c${model}\u201d. ${KEPT}. Choose a model from the list above.`
 
+/** A sentence about a model of images. */
+export const aboutImages = (sentence: string): string => sentence.replace(KEPT, 'Your input is kept')
+
 const kib = (count: number) => `${Math.ceil(count / 1024).toLocaleString('en')}\u00a0KiB`
 
 /** `actual` and `limit` in bytes. */

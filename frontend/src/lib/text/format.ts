@@ -73,7 +73,8 @@ export function cellNumber(value: number): string {
 }
 
 export function bytes(count: number): string {
-  const [size, unit] = count >= 2 ** 30 ? [count / 2 ** 30, 'GiB'] : [count / 2 ** 20, 'MiB']
+  const power = count >= 2 ** 30 ? 3 : count >= 2 ** 20 ? 2 : 1
+  const [size, unit] = [count / 1024 ** power, ['KiB', 'MiB', 'GiB'][power - 1]]
   return `${size.toFixed(size < 9.95 ? 1 : 0)}\u00a0${unit}`
 }
 
@@ -81,6 +82,12 @@ export function duration(ms: number): string {
   if (ms < 1000) return `${Math.round(ms)} ms`
   if (ms < 60_000) return `${(ms / 1000).toFixed(ms < 10_000 ? 1 : 0)} s`
   return `${Math.round(ms / 60_000)} min`
+}
+
+export function timeLeft(seconds: number): string {
+  if (seconds < 90) return `${Math.ceil(seconds)} s`
+  if (seconds < 90 * 60) return `${Math.round(seconds / 60)} min`
+  return `${Number((seconds / 3600).toPrecision(2))} h`
 }
 
 /** A time of day if today, otherwise with its date. `moment` in ms since 1970. */

@@ -4,7 +4,7 @@ import type { Axis } from '../maths/axis'
 import { columnMeans, isGap, type Matrix, topIndices } from '../maths/matrix'
 import { pickMap } from '../maths/sinks'
 import type { UnitName } from '../maths/units'
-import { duration, percent, plural, short } from './format'
+import { duration, percent, plural, short, timeLeft } from './format'
 import { isolate, placeName } from './names'
 
 /** A label as it appears in a sentence. */
@@ -110,7 +110,7 @@ export function attemptsSentence(attempts: number): string {
 }
 
 const STAGES: Record<string, string> = {
-  sending: 'Sending the text',
+  sending: 'Sending the input',
   queued: 'Waiting for the worker',
   loading: 'Loading the model',
   forward: 'Running the model',
@@ -126,30 +126,30 @@ export function changeSentence(what: string, tooLong: boolean, failed: boolean):
   return `${what} changed${tooLong ? ', too long for live' : ''}. Press ${typed ? 'Enter to analyse' : 'Analyse'}`
 }
 
-/** `elapsed` in ms since the request. */
+/** `ran` in ms since the run began, without the time that it waited. */
 export function progressSentence(
   stage: string,
   detail: string,
   position: number | null,
   fraction: number,
-  elapsed: number,
+  ran: number,
 ): string {
   const doing = STAGES[stage] ?? stage
   const what = detail ? `${doing}: ${detail}` : doing
   const place = position ? `, ${plural(position, 'analysis').replace(/analysiss$/, 'analyses')} ahead` : ''
-  const left = fraction > 0.05 && fraction < 1 && elapsed > 1500 ? (elapsed * (1 - fraction)) / fraction : 0
-  const time = left > 1000 ? `, about ${Math.ceil(left / 1000)} s left` : ''
+  const left = fraction > 0.05 && fraction < 1 && ran > 1500 ? (ran * (1 - fraction)) / fraction : 0
+  const time = left > 1000 ? `, about ${timeLeft(left / 1000)} left` : ''
   return `${what}${place}${time}. Escape cancels.`
 }
 
 /** Shorter runs show no message, as it would only flash. */
 const PATIENCE_MS = 200
 
-/** The progress of a run; empty at first. `elapsed` in ms since the request. */
-export function runSentence({ progress, attempts }: Run, elapsed: number): string {
+/** The progress of a run; empty at first. `elapsed` in ms since the request, `ran` since it began. */
+export function runSentence({ progress, attempts }: Run, elapsed: number, ran: number): string {
   if (elapsed <= PATIENCE_MS) return ''
   const { stage, detail, position, fraction } = progress
-  return attemptsSentence(attempts) + progressSentence(stage, detail, position, fraction, elapsed)
+  return attemptsSentence(attempts) + progressSentence(stage, detail, position, fraction, ran)
 }
 
 /** Whether values are shares, 0 to 1 without a unit, shown as percentages. */

@@ -118,7 +118,7 @@ export class Draft {
 
   /** Look up what a model supports. */
   async ask(model: string): Promise<void> {
-    await this.#try(this.busy, async () => {
+    await this.#beside(async () => {
       this.support = (await this.#ask(model))?.[0] ?? this.support
     })
   }
@@ -126,7 +126,7 @@ export class Draft {
   /** Look up the data sets of the server, and how it parses the chosen one. */
   async learn(): Promise<void> {
     await Promise.all([
-      this.#try('', async () => {
+      this.#beside(async () => {
         this.known = await this.studies.datasets()
       }),
       this.choices.dataset && this.look(),
@@ -177,6 +177,15 @@ export class Draft {
       const dataset = await this.#read(id, { format, columns })
       if (dataset) this.dataset = dataset
     })
+  }
+
+  /** Look something up while another task may run, which keeps what it says. */
+  async #beside(what: () => Promise<void>): Promise<void> {
+    try {
+      await what()
+    } catch (error) {
+      this.error = this.fail(error)
+    }
   }
 
   /** Returns whether the task succeeded; `busy` names it while it runs. */

@@ -45,9 +45,9 @@ export class StudySelection extends addressFields(FIELDS) {
     this.set({ study, other: '', head: '', draft: '', share: '' })
   }
 
-  /** The address that opens this study with a key, without the study it is compared with. */
-  linkTo(share: string): string {
-    return `#${this.encode({ other: '', draft: '', share })}`
+  /** The address that opens a study with its key, without the study it is compared with. */
+  linkTo(study: string, share: string): string {
+    return `#${this.encode({ study, other: '', draft: '', share })}`
   }
 
   openHead(head: Head): void {

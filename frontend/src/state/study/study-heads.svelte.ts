@@ -11,9 +11,30 @@ interface Where {
   variant: number
 }
 
+/** What the last answer was to, and what was asked for last. */
+class Asked {
+  #wanted = $state('')
+  #answered = $state('')
+
+  /** The answer is to an earlier question. */
+  get stale(): boolean {
+    return this.#wanted !== this.#answered
+  }
+
+  /** Returns what is to be called once the answer is there. */
+  begin(...question: unknown[]): () => void {
+    const key = JSON.stringify(question)
+    this.#wanted = key
+    return () => {
+      this.#answered = key
+    }
+  }
+}
+
 export class StudyHeads {
   found = $state.raw<FoundHeads>()
   error = $state('')
+  readonly #asked = new Asked()
   #known = new Cache<FoundHeads>(32)
   #task = latest((_signal, { study, lens, variant }: Where, query: string) =>
     this.#known.get(JSON.stringify([study, lens, variant, query]), () =>
@@ -26,10 +47,17 @@ export class StudyHeads {
     private readonly fail: (error: unknown) => string,
   ) {}
 
+  /** What was found is of something else, until the answer is there. */
+  get stale(): boolean {
+    return this.found !== undefined && this.#asked.stale
+  }
+
   async find(where: Where, query: string): Promise<void> {
+    const answered = this.#asked.begin(where, query)
     try {
       const found = await this.#task(where, query)
       if (!found) return
+      answered()
       this.found = found
       this.error = ''
     } catch (error) {
@@ -43,6 +71,7 @@ export class StudyHeads {
 export class HeadPage {
   head = $state.raw<StudyHead>()
   error = $state('')
+  readonly #asked = new Asked()
   #known = new Cache<StudyHead>(32)
   #task = latest((_signal, { study, lens, variant }: Where, head: Head) =>
     this.#known.get(JSON.stringify([study, lens, variant, head]), () => this.studies.head(study, head, lens, variant)),
@@ -53,10 +82,16 @@ export class HeadPage {
     private readonly fail: (error: unknown) => string,
   ) {}
 
+  get stale(): boolean {
+    return this.head !== undefined && this.#asked.stale
+  }
+
   async ask(where: Where, head: Head): Promise<void> {
+    const answered = this.#asked.begin(where, head)
     try {
       const found = await this.#task(where, head)
       if (!found) return
+      answered()
       this.head = found
       this.error = ''
     } catch (error) {

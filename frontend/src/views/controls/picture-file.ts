@@ -30,8 +30,11 @@ function encode(image: ImageData): string {
 }
 
 /** What is on screen of an analysis, as SVG. `name` is what the caption calls it. */
-export const drawFigure = (group: Group, name: string, caption: string, analysis: Analysis): string =>
-  figureSvg(printables(group), `Headscope: ${name}`, [caption, sourceOf(analysis)], printPalette(), encode)
+export function drawFigure(group: Group, name: string, caption: string, analysis: Analysis): string {
+  const pictures = printables(group)
+  if (pictures.length === 0) throw new Error('it is not on screen yet. Try again in a moment.')
+  return figureSvg(pictures, `Headscope: ${name}`, [caption, sourceOf(analysis)], printPalette(), encode)
+}
 
 export const pictureFile = async (svg: string, format: 'svg' | 'png'): Promise<Blob> =>
   format === 'svg' ? new Blob([svg], { type: 'image/svg+xml' }) : toPng(svg)

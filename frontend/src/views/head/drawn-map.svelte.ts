@@ -58,7 +58,7 @@ export class DrawnMap {
   }
 
   /** The map with its words; undefined until it is there. */
-  panel(words: Pick<Panel, 'title' | 'warning' | 'label' | 'graph' | 'scale'>): Panel | undefined {
+  panel(words: Pick<Panel, 'title' | 'warning' | 'label' | 'graph' | 'source' | 'scale'>): Panel | undefined {
     const [values, map] = [this.#values, this.#shades]
     if (!values || !map) return undefined
     // They are of the map as it is, not of what is left of it, nor of shares of its rows; and they may be coarser than all of it.

@@ -14,6 +14,8 @@ export interface Panel {
   label: string
   /** The title of its graph. */
   graph: string
+  /** What it is of: its analysis, lens and heads. */
+  source: string
   /** The values that are coloured. */
   map: Matrix
   values: Matrix

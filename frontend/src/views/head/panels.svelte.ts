@@ -9,6 +9,7 @@ import type { Range, Scale } from '../../lib/maths/scale'
 import { cellWindow, shownUnit, type Unit, unitAxes } from '../../lib/maths/units'
 import { writeZoom } from '../../lib/text/pins'
 import type { ComparisonSide } from '../../state/comparison-side'
+import { mapKey } from '../../state/folded-maps.svelte'
 import { drawnAxes, drawnTreatment, NO_SINKS, type SinkTokens, sidesSinks, type Treatment } from '../../state/left-out'
 import { LinkedPointer } from '../../state/linked-pointer.svelte'
 import type { OpenAnalysis } from '../../state/open-analysis'
@@ -32,6 +33,9 @@ const warningOf = ({ analysis }: OpenAnalysis, lens: string | null) =>
   analysis.warnings.flatMap((warning) => (warning.lens === lens ? [warning.message] : [])).join(' ')
 
 const signed = ({ analysis }: OpenAnalysis, lens: string) => analysis.maps[lens]?.signed ?? false
+
+const sourceOf = ({ shown, lens, head }: Pick<Subject, 'shown' | 'lens' | 'head'>) =>
+  `${shown.analysis.id} ${mapKey(lens, shown.maps.at(lens, head))}`
 
 const NO_DETAILS: readonly Detail[] = []
 const NO_LEFT = [NO_SINKS, NO_SINKS] as const
@@ -168,6 +172,7 @@ export class Panels {
       warning: [warning, this.general].filter(Boolean).join(' '),
       label: `Heat map of ${graph}`,
       graph,
+      source: [this.of, ...(subtracted ? [subtracted] : [])].map(sourceOf).join(),
       scale: this.#scale(0, subtracted !== undefined || signed(shown, lens)),
     })
   })
@@ -180,6 +185,7 @@ export class Panels {
       warning: warningOf(shown, lens),
       label: this.#pair ? `Heat map of ${at}` : `${name} map of ${at}`,
       graph: this.#pair ? at : `${at}, ${name}`,
+      source: sourceOf(this.second),
       scale: this.#scale(1, signed(shown, lens)),
     })
   })
