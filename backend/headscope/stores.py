@@ -3,24 +3,38 @@
 from __future__ import annotations
 
 import errno
+import json
 import logging
+import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
+import sqlalchemy as sa
+
 from .database import Database, recover, schema
+from .database.tables import jobs as job_table
 from .errors import InvalidSetting, StorageFull
-from .jobs import JobDatabase
+from .jobs import JobDatabase, JobKind
 from .settings import Settings
 from .store import Blobs, Results
 from .store.entries import EntryStore
+from .store.index import Rules
 
 S = TypeVar("S", bound=EntryStore)
 logger = logging.getLogger("headscope")
 # Errors of a system without room for a file.
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+# How the payloads of jobs name a stored image and an uploaded lens.
+NAMED = re.compile(r'"(?:image": "sha256:|jacobian_lens": ")([0-9a-f]{32,64})"')
+UNFINISHED = sa.select(job_table.c.kind, job_table.c.payload).where(
+    job_table.c.status.in_(("queued", "running")),
+    (job_table.c.kind == "study")
+    | job_table.c.payload.contains('"image": "sha256:')
+    | job_table.c.payload.contains('"jacobian_lens": "'),
+)
 # Inputs, and uploads, may each take this fraction of the quota of results, in addition to it.
 BLOB_SHARE = 8
 # The database of an embedded deployment.
@@ -103,13 +117,35 @@ def uploads(settings: Settings, database: Database) -> Blobs:
     return _open(Blobs, settings, database, "files", settings.quota_bytes // BLOB_SHARE)
 
 
+def inputs_of(kind: JobKind, payload: str) -> set[str]:
+    """Return the blobs that a job reads: its image, its lens, or the rows of the chunks of a study."""
+    if kind == "study":
+        return {blob for _, blob, *_ in json.loads(payload)["chunks"]}
+    return set(NAMED.findall(payload))
+
+
+def _needed(connection: sa.Connection) -> set[str]:
+    """Return the blobs that queued and running jobs read."""
+    return {name for kind, payload in connection.execute(UNFINISHED) for name in inputs_of(kind, payload)}
+
+
+def _withheld(connection: sa.Connection, ids: Collection[str]) -> set[str]:
+    """Return those of these results whose job failed or was cancelled, perhaps while the result was published. Sent again, the job finds it."""
+    ended = job_table.c.id.in_(ids), job_table.c.status.in_(("failed", "cancelled"))
+    return set(connection.execute(sa.select(job_table.c.id).where(*ended)).scalars())
+
+
+OF_RESULTS, OF_BLOBS = Rules(withheld=_withheld), Rules(needed=_needed)
+
+
 def discard_ended(results: Results, jobs: JobDatabase) -> None:
     """Remove what killed or replaced runs of jobs left half written on this machine."""
     results.discard_ended(jobs.running)
 
 
 def _open(store: type[S], settings: Settings, database: Database, folder: str, quota_bytes: int) -> S:
+    rules = OF_BLOBS if issubclass(store, Blobs) else OF_RESULTS
     if settings.redis_url is None:
-        return store.local(settings.home / folder, quota_bytes, database, folder or "results")
+        return store.local(settings.home / folder, quota_bytes, database, folder or "results", rules)
     where = "/".join(filter(None, ((settings.store_url or str(settings.home)).rstrip("/"), folder)))
-    return store.shared(where, quota_bytes, database, settings.home / "staging")
+    return store.shared(where, quota_bytes, database, settings.home / "staging", rules)

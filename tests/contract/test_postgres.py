@@ -15,7 +15,7 @@ from headscope.database import Database, schema
 from headscope.database.tables import jobs
 from headscope.errors import DatabaseUnavailable, HeadscopeError, StorageFull
 from headscope.jobs import JobDatabase, Work, Worker
-from tests.contract.job_databases import IDS, WORKER, accept, claimed, order, prepare, running, status, work
+from tests.contract.job_databases import IDS, PROBLEM, WORKER, accept, claimed, order, prepare, running, status, work
 from tests.support.compose import database_server
 from tests.support.postgres import Postgres
 from tests.support.server import eventually
@@ -167,6 +167,50 @@ def test_a_lock_is_not_silence(url: str, database: JobDatabase) -> None:
         database.close()
         assert status(database) == "queued"
     assert database.cancel(IDS[0])
+
+
+def test_a_request_that_arrives_while_another_user_cancels(url: str, database: JobDatabase) -> None:
+    """The cancellation waits until the request is accepted, and then sees that another user wants the analysis. The worker waits for neither."""
+    job = running(database, owner="anna")
+    blocked = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+    with (
+        psycopg.connect(url) as holder,
+        psycopg.connect(url, autocommit=True) as watcher,
+        ThreadPoolExecutor(2) as threads,
+    ):
+
+        def waiting(number: int) -> bool:
+            return watcher.execute(blocked).fetchone() == (number,)
+
+        holder.execute("LOCK TABLE grants IN EXCLUSIVE MODE")  # which lets others read
+        accepted = threads.submit(accept, database, 0, owner="bert")
+        eventually(lambda: waiting(1), "the request")
+        cancelled = threads.submit(database.cancel, job.id, "anna")
+        eventually(lambda: cancelled.done() or waiting(2), "the cancellation")
+        assert database.progress(job.id, job.run, 0.5, "forward", "")
+        holder.commit()
+        accepted.result()
+        assert cancelled.result()
+    assert status(database) == "running"
+    assert database.may_read(job.id, "bert")
+    assert not database.may_read(job.id, "anna")
+    assert database.finish(job.id, job.run, "done")
+
+
+def test_the_same_batch_is_sent_again_by_many(database: JobDatabase) -> None:
+    """While its jobs run and end: transactions lock rows in an order in which none waits for another one that waits for it."""
+
+    def send(user: int) -> None:
+        for _ in range(20):
+            database.enqueue(work(*range(8), owner=f"user-{user}"))
+
+    with ThreadPoolExecutor(5) as threads:
+        senders = [threads.submit(send, user) for user in range(4)]
+        while not all(sender.done() for sender in senders):
+            for job in database.claim(WORKER):
+                database.finish(job.id, job.run, "failed", PROBLEM)
+        for sender in senders:
+            sender.result()
 
 
 def attempt(call: Callable[[], object]) -> bool:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headscope.database import Database
 from headscope.errors import StorageFull
 from headscope.jobs import JobDatabase
+from headscope.store import Blobs
 from tests.contract.job_databases import IDS, Open, claimed, prepare, status, work
 
 
@@ -49,3 +51,37 @@ def test_a_promise_waits_for_the_disk(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(StorageFull):
         database.enqueue(work(2))
     database.close()
+
+
+def test_inputs_are_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every file of a blob, and its folder, before the blob has its name; then the folders that name it. A disk that fails is reported, and nothing is stored."""
+    prepare(tmp_path / "headscope.db")
+    opened, events = Blobs.local(tmp_path, 1_000_000, Database(tmp_path / "headscope.db")), list[str]()
+    rename, fsync = Path.rename, os.fsync
+
+    def note(file: int) -> None:
+        events.append(Path(f"/proc/self/fd/{file}").readlink().relative_to(tmp_path).as_posix())
+        fsync(file)
+
+    def note_name(path: Path, target: Any) -> Path:
+        events.append("rename")
+        return rename(path, target)
+
+    monkeypatch.setattr("headscope.store.local.os.fsync", note)
+    monkeypatch.setattr(Path, "rename", note_name)
+    id_ = opened.put_bytes(b"1")
+    written = sorted(path.name for path in (tmp_path / "results" / id_[:2] / id_).iterdir())
+    place = events.index("rename")
+    *files, folder = events[:place]
+    assert sorted(files) == [f"{folder}/{name}" for name in written]
+    assert folder.startswith("incoming/")
+    assert events[place + 1 :] == [f"results/{id_[:2]}", "results"]
+
+    def fail(_: int) -> None:
+        raise OSError(errno.EIO, "broken")
+
+    monkeypatch.setattr("headscope.store.local.os.fsync", fail)
+    with pytest.raises(StorageFull):
+        opened.put_bytes(b"2")
+    assert opened.ids() == {id_}
+    assert not list(opened.staging.iterdir())

@@ -48,11 +48,12 @@ class Desk:
     def job(self, **body: Any) -> Job:
         """Return a new job, as the worker claims it."""
         request = AnalysisRequest(**body)
-        return self.claim(request.key(self._catalog.locate(request.model).digest()), request.model_dump_json())
+        digest = self._catalog.locate(request.model).digest()
+        return self.claim(request.key(digest), request.model_dump_json(), digest)
 
-    def claim(self, id_: str, payload: str) -> Job:
+    def claim(self, id_: str, payload: str, model: str = "") -> Job:
         """Accept and claim a job."""
-        self.database.enqueue([Work(id_, payload)])
+        self.database.enqueue([Work(id_, payload, model)])
         (job,) = self.database.claim(Worker("desk"))
         return job
 

@@ -73,27 +73,39 @@ class JobDatabase(TaskSending):
         batch: str | None = None,
         priority: int = 0,
         limits: Limits = NO_LIMITS,
+        check: Callable[[sa.Connection], None] = lambda _: None,
         wake: Callable[[], None] = lambda: None,
     ) -> None:
         """Accept work durably, all of it or none, and grant it to its owners. Alike inputs of one owner become one task.
 
         Queued and running jobs are left unchanged; ended ones are restarted. `wake` is called when workers can claim it, perhaps before it is durable.
-        Raises QueueFull if more jobs would be queued than `limits` allow.
+        Raises QueueFull if more jobs would be queued than `limits` allow, and what `check` raises in the transaction.
         """
         asked = list(work)
-        named = jobs.c.id.in_({one.id for one in asked})
         with self._database.change("promise", wake) as connection:
-            found = connection.execute(sa.select(jobs.c.id, jobs.c.status).where(named)).all()
-            active = {row.id for row in found if row.status in ACTIVE}
-            if len(active) < len(found):
-                connection.execute(jobs.delete().where(named, jobs.c.status.in_(TERMINAL)))
-            fresh = list({one.id: one for one in reversed(asked) if one.id not in active}.values())[::-1]
-            if fresh:
-                self._insert(connection, fresh, batch, priority)
-                self._check(connection, limits, {one.owner for one in fresh})
+            names = self._accept(connection, asked, batch, priority)
+            check(connection)
+            if names:
+                self._check(connection, limits, names)
             pairs = {(one.owner, one.id) for one in asked if one.kind != "chunk"}
             if pairs:
                 self._grant(connection, pairs)
+
+    def _accept(self, connection: sa.Connection, asked: list[Work], batch: str | None, priority: int) -> set[str]:
+        """Insert jobs that are neither queued nor running, and return their owners. Until the transaction ends, nobody cancels any of the jobs."""
+        left, names = list({one.id: one for one in reversed(asked)}.values())[::-1], set[str]()
+        while left:  # a second time only for what was cancelled or removed in between
+            active = _select(connection, {one.id for one in left}, ACTIVE)
+            fresh = [one for one in left if one.id not in active]
+            if fresh:
+                _remove_ended(connection, {one.id for one in fresh})
+                self._insert(connection, fresh, batch, priority)
+                names |= {one.owner for one in fresh}
+            held = _hold(connection, {one.id for one in left})
+            left = [one for one in left if one.id not in held]
+            ended = _select(connection, {one.id for one in left}, TERMINAL - {"cancelled"}) if left else ()
+            left = [one for one in left if one.id not in ended]
+        return names
 
     def _insert(self, connection: sa.Connection, fresh: list[Work], batch: str | None, priority: int) -> None:
         now, rows, groups = self._database.now(connection), [], dict[Any, list[str]]()
@@ -350,6 +362,24 @@ def _lock_study(connection: sa.Connection, id_: str, run: int) -> None:
         connection.execute(_change(jobs.c.id == sa.select(CHUNKS.c.batch).where(*mine).scalar_subquery()))
 
 
+def _select(connection: sa.Connection, ids: set[str], status: Collection[str]) -> set[str]:
+    return set(connection.execute(IN_ORDER.where(jobs.c.id.in_(ids), jobs.c.status.in_(status))).scalars())
+
+
+def _remove_ended(connection: sa.Connection, ids: set[str]) -> None:
+    ended = IN_ORDER.where(jobs.c.id.in_(ids), jobs.c.status.in_(TERMINAL)).with_for_update()
+    connection.execute(jobs.delete().where(jobs.c.id.in_(ended)))
+
+
+def _hold(connection: sa.Connection, ids: set[str]) -> set[str]:
+    """Lock those of these jobs that are queued or running against being cancelled or removed; return them.
+
+    Workers do not wait for this lock: it lets them change a job and end it. It is taken last, because `_remove_ended` waits for it.
+    """
+    active = IN_ORDER.where(jobs.c.id.in_(ids), jobs.c.status.in_(ACTIVE))
+    return set(connection.execute(active.with_for_update(read=True, key_share=True)).scalars())
+
+
 def _lock(connection: sa.Connection, id_: str) -> str | None:
     """Lock a job against other transactions; return its status, None if there is none."""
     found: str | None = connection.execute(sa.select(jobs.c.status).where(jobs.c.id == id_).with_for_update()).scalar()
@@ -357,6 +387,7 @@ def _lock(connection: sa.Connection, id_: str) -> str | None:
 
 
 # The statements of every request and run, built once.
+IN_ORDER = sa.select(jobs.c.id).order_by(jobs.c.kind == "chunk", jobs.c.id)  # studies before chunks
 LENGTHS = sa.select(jobs.c.owner, sa.func.count()).where(QUEUED).group_by(jobs.c.owner)
 GROUP = sa.select(jobs.c.id).where(jobs.c.task == sa.bindparam("task"), QUEUED).order_by(*ORDER)
 GROUP = GROUP.limit(sa.bindparam("most")).with_for_update(skip_locked=True)

@@ -6,12 +6,13 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from .. import logs
+from .. import logs, stores
 from ..jobs import LOCAL, JobDatabase, JobKind, Limits, Work
 from ..settings import Settings
-from ..store import Results
+from ..store import Blobs, Results
 from ..store.map_file import Corrupt
 
 
@@ -21,6 +22,7 @@ class JobQueue:
 
     settings: Settings
     results: Results
+    inputs: Blobs
     database: JobDatabase
     wake: Callable[[], None]
 
@@ -43,9 +45,13 @@ class JobQueue:
         return id_, False
 
     def enqueue(self, work: Iterable[Work], owner: str | None, batch: str | None = None, priority: int = 0) -> None:
-        """Queue work within the limits of `owner`, and have it run. Raises QueueFull."""
+        """Queue work within the limits of `owner`, and have it run. Raises QueueFull, or StorageFull if its inputs, just stored, were evicted for others."""
+        work = list(work)
+        # Those of an effect are of an earlier request.
+        named = {name for one in work if one.kind != "effect" for name in stores.inputs_of(one.kind, one.payload)}
         limits = Limits(self.settings.max_queue, self.settings.user_queue if owner else None)
-        self.database.enqueue(work, batch=batch, priority=priority, limits=limits, wake=self.wake)
+        check = partial(self.inputs.require, ids=named)
+        self.database.enqueue(work, batch=batch, priority=priority, limits=limits, check=check, wake=self.wake)
 
     def find_field(self, id_: str, kind: JobKind, name: str) -> str | None:
         """Return a field of a job's payload, or of its result: what it is about. None for an id of any other kind."""

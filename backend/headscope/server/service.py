@@ -15,7 +15,7 @@ from .. import logs, stores
 from ..analysis.request import AnalysisRequest, with_stored_image
 from ..core.lazy import LazyModule
 from ..database import schema
-from ..errors import DatabaseUnavailable, HeadscopeError, NotReady, Unknown
+from ..errors import DatabaseUnavailable, HeadscopeError, NotReady, StorageFull, Unknown
 from ..jobs import (
     LOCAL,
     Embedded,
@@ -89,7 +89,7 @@ class Service:
             self._build_embedded("jobs") if settings.redis_url is None else self._build_cluster(settings.redis_url)
         )
         self._supervisors = [self.jobs]
-        self._queue = queue = JobQueue(settings, self.results, self.database, self.jobs.wake)
+        self._queue = queue = JobQueue(settings, self.results, self.inputs, self.database, self.jobs.wake)
         self.studies = Studies(settings, self._admission, self.datasets, self.inputs, queue)
         self.effects = Effects(settings, self.catalog, queue, self.datasets)
         self.head_scores = HeadScoring(self.catalog, queue)
@@ -115,7 +115,7 @@ class Service:
         if self.settings.redis_url is None:
             jobs = self._build_embedded("downloads")
             self._supervisors.append(jobs)
-        queue = JobQueue(self.settings, self.results, self.database, jobs.wake)
+        queue = JobQueue(self.settings, self.results, self.inputs, self.database, jobs.wake)
         return Downloads(self.catalog, queue, self.watcher)
 
     def _discard_ended(self) -> None:
@@ -180,7 +180,7 @@ class Service:
 
         In a batch, errors point to the invalid input. `owner` may read the results; None is the one user of a server without users.
 
-        Raises InvalidRequest, Unknown, Unsupported, ModelError, BudgetExceeded or QueueFull before anything is queued.
+        Raises InvalidRequest, Unknown, Unsupported, ModelError, BudgetExceeded, QueueFull or StorageFull before anything is queued.
         """
         requests = [with_stored_image(request, self.inputs.read) for request in requests]
         work = [
@@ -317,7 +317,10 @@ class Service:
             raise
 
     def recompute(self, id_: str, kind: JobKind) -> None:
-        """Quarantine a corrupt result and compute it again. Raises Unknown if its request is not known, DatabaseUnavailable if nothing can be queued."""
+        """Quarantine a corrupt result and compute it again.
+
+        Raises Unknown if its request is not known or its rows were evicted, and DatabaseUnavailable if nothing can be queued.
+        """
         with self._repairing:  # only one of many concurrent readers queues it
             self.database.enqueue([])  # raises if nothing can be queued; quarantining it first would lose it
             if not self.results.quarantine(id_):
@@ -327,9 +330,19 @@ class Service:
             job = self.database.get(id_)
             if job is None:
                 raise unknown_job(kind)
-            self.studies.resubmit(job) if job.kind == "study" else self.database.enqueue([job.work], batch=job.batch)
+            self._resubmit(job)
             self._repairs.add(id_)
         self.jobs.wake()
+
+    def _resubmit(self, job: Job) -> None:
+        """Queue a job again, as it was accepted. Raises Unknown for a study whose rows were evicted."""
+        if job.kind != "study":
+            self.database.enqueue([job.work], batch=job.batch)
+            return
+        try:
+            self.studies.resubmit(job)
+        except StorageFull:
+            raise unknown_job("study") from None
 
     def _is_recomputed(self, id_: str) -> bool:
         """Return whether a corrupt result is being computed again, or any result has been since it was looked up."""

@@ -58,7 +58,12 @@ class Studies:
             [request.chunk_key(digests, chunk.digest), self._store_chunk(request, chunk), len(chunk), chunk.tokens]
             for chunk in planned
         ]
-        payload = {"study": id_, "chunks": parts, **describe(request, {**dataset.report(), "id": named})}
+        payload = {
+            "study": id_,
+            "models": digests,
+            "chunks": parts,
+            **describe(request, {**dataset.report(), "id": named}),
+        }
         self._enqueue(
             Work(
                 id_, json.dumps(payload), digests[0], owner=owner or LOCAL, request_id=logs.request_id(), kind="study"
@@ -115,11 +120,12 @@ def describe(request: StudyRequest, report: dict[str, Any]) -> dict[str, Any]:
 
 def _chunk_work(study: Work) -> list[Work]:
     """Return the chunks of a study as work. Their ids name their number and content."""
-    parts: Sequence[tuple[str, str, int, int]] = json.loads(study.payload)["chunks"]
+    planned = json.loads(study.payload)
+    parts: Sequence[tuple[str, str, int, int]] = planned["chunks"]
     return [
         Work(
             id=chunk_id(study.id, number, part),
-            payload=json.dumps({"study": study.id, "part": part, "blob": blob}),
+            payload=json.dumps({"study": study.id, "models": planned["models"], "part": part, "blob": blob}),
             model=study.model,
             tokens=tokens,
             owner=study.owner,

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from .entries import EntryStore
+import sqlalchemy as sa
+
+from ..errors import StorageFull
+from .entries import NO_ROOM, EntryStore
 from .manifest import Manifest
 from .map_file import Corrupt, storing
 
@@ -24,6 +27,7 @@ class Blobs(EntryStore):
     """
 
     TOO_LARGE = "The file is larger than all uploads may be together, an eighth of HEADSCOPE_QUOTA_BYTES. Raise that limit, or send a smaller file."
+    DURABLE = True
 
     def put(self, id_: str, path: Path, document: dict[str, Any]) -> None:
         """Store a file, and a document with its `bytes`. Raises StorageFull or StoreUnavailable."""
@@ -33,9 +37,14 @@ class Blobs(EntryStore):
     def put_bytes(self, data: bytes) -> str:
         """Store bytes; return their id, the SHA-256 in 64 hexadecimal digits. Raises StorageFull or StoreUnavailable."""
         id_ = hashlib.sha256(data).hexdigest()
-        if self.read(id_) is None:
+        if self.read(id_) is None or not self._index_entry(id_):  # used now: it is evicted last
             self._write(id_, io.BytesIO(data), {})
         return id_
+
+    def require(self, connection: sa.Connection, ids: Collection[str]) -> None:
+        """Raise StorageFull if one of these blobs was evicted. The others are not, until the transaction has ended, after which jobs may need them."""
+        if ids and self._index.missing(connection, ids):
+            raise StorageFull(NO_ROOM)
 
     def document(self, id_: str, *, used: bool = True) -> dict[str, Any] | None:
         """Return the document of a blob with the time it was `made` (s since 1970); None if it is missing. Unless it is only listed, it counts as `used`.

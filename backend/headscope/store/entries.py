@@ -13,37 +13,48 @@ from typing import Any, ClassVar, Self
 from ..database import Database
 from ..errors import StorageFull, StoreUnavailable
 from .backend import BlobBackend, unavailable
-from .index import Index
+from .index import NO_RULES, Index, Rules
 from .local import LocalBackend
 from .manifest import NAME, Manifest, sealed
 from .map_file import Corrupt, storing
 from .remote import RemoteBackend
 from .staging import Attempt, discard_ended, staging_name
 
+NO_ROOM = (
+    "The inputs do not fit beside those of analyses and studies that wait: together they may take an eighth of HEADSCOPE_QUOTA_BYTES. "
+    "Try again once some have ended, or raise that limit."
+)
+
 
 class EntryStore(ABC):
     """Immutable entries by id, each sealed by a manifest. The least recently used are evicted to stay within the quota. Safe for threads and processes."""
 
     TOO_LARGE: ClassVar[str]
+    # Whether entries survive a power cut; what can be computed again need not.
+    DURABLE: ClassVar[bool] = False
 
     def __init__(self, backend: BlobBackend, index: Index, quota_bytes: int) -> None:
         self._backend, self._index, self._quota = backend, index, quota_bytes
 
     @classmethod
-    def local(cls, folder: Path, quota_bytes: int, database: Database, name: str = "results") -> Self:
+    def local(
+        cls, folder: Path, quota_bytes: int, database: Database, name: str = "results", rules: Rules = NO_RULES
+    ) -> Self:
         """Open the store in a folder that only one server uses. `name` is the store's name in the database."""
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return cls(LocalBackend(folder, abandoned_seconds=0), Index(database, name), quota_bytes)
+        return cls(
+            LocalBackend(folder, abandoned_seconds=0, durable=cls.DURABLE), Index(database, name, rules), quota_bytes
+        )
 
     @classmethod
-    def shared(cls, where: str, quota_bytes: int, database: Database, staging: Path) -> Self:
+    def shared(cls, where: str, quota_bytes: int, database: Database, staging: Path, rules: Rules = NO_RULES) -> Self:
         """Open a store that any number of servers and workers share. `where` is a folder at the same path on every machine, or an fsspec address.
 
         `staging` is a local folder for uploads to such an address.
         """
         where = where.removeprefix("file://").rstrip("/")
-        backend = RemoteBackend(where, staging) if "://" in where else LocalBackend(Path(where))
-        return cls(backend, Index(database, where), quota_bytes)
+        backend = RemoteBackend(where, staging) if "://" in where else LocalBackend(Path(where), durable=cls.DURABLE)
+        return cls(backend, Index(database, where, rules), quota_bytes)
 
     @property
     def staging(self) -> Path:
@@ -51,14 +62,16 @@ class EntryStore(ABC):
         return self._backend.staging
 
     def has(self, id_: str) -> bool:
-        """Return whether an entry exists according to the index. It may be damaged."""
+        """Return whether an entry exists, as `existing` does."""
         return bool(self.existing([id_]))
 
     def existing(self, ids: Collection[str]) -> set[str]:
-        """Return which of these entries exist according to the index. They may be damaged."""
+        """Return which of these entries exist according to the index, without those that are withheld. They may be damaged."""
         self.synchronise(self._index.pending())
-        indexed, complete = self._index.find(ids)
-        return indexed if complete else indexed | {id_ for id_ in ids if id_ not in indexed and self.exists(id_)}
+        found, complete = self._index.find(ids)
+        if not complete:
+            found |= {id_ for id_ in ids if id_ not in found and self.exists(id_)}
+        return found - self._index.withheld(found)
 
     def exists(self, id_: str) -> bool:
         """Return whether an entry exists on the backend, whatever the index says. Raises StoreUnavailable."""
@@ -156,7 +169,10 @@ class EntryStore(ABC):
         while not self._backend.publish(id_, folder):
             if self._index_entry(id_):  # another process was first; the same id means the same content
                 return size
-        self._evict(self._index.add(id_, size, self._quota))
+        victims = self._index.add(id_, size, self._quota)
+        self._evict(victims)
+        if id_ in victims:
+            raise StorageFull(NO_ROOM)
         self.synchronise(self._index.pending())
         return size
 

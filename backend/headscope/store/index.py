@@ -8,6 +8,8 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from itertools import chain
 from typing import TypeVar
 
 import sqlalchemy as sa
@@ -29,14 +31,25 @@ PAUSE_SECONDS = 5.0
 AWAY = (DatabaseUnavailable, StorageFull, StoreUnavailable)
 
 
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a store asks about the jobs in its database: which entries they still `need`, and which of some entries are `withheld` from everyone."""
+
+    needed: Callable[[sa.Connection], Collection[str]] = lambda _: ()
+    withheld: Callable[[sa.Connection, Collection[str]], Collection[str]] = lambda *_: ()
+
+
+NO_RULES = Rules()
+
+
 class Index:
     """The entries of one store, by its name in the database. Safe for threads.
 
     While the database is not available, methods do not raise: the backend is authoritative, and changes are pending.
     """
 
-    def __init__(self, database: Database, store: str) -> None:
-        self._database, self._store = database, store
+    def __init__(self, database: Database, store: str, rules: Rules = NO_RULES) -> None:
+        self._database, self._store, self._rules = database, store, rules
         self._mine = results.c.store == store
         self._pending: set[str] = set()
         self._used: set[str] = set()
@@ -58,6 +71,21 @@ class Index:
 
         return self._try(find) or (set(), False)
 
+    def withheld(self, ids: Collection[str]) -> set[str]:
+        """Return which of these entries are withheld, as far as the database tells."""
+
+        def withheld(database: Database) -> set[str]:
+            with database.read() as connection:
+                return set(self._rules.withheld(connection, ids))
+
+        return (self._try(withheld) if ids else None) or set()
+
+    def missing(self, connection: sa.Connection, ids: Collection[str]) -> set[str]:
+        """Return which of these entries are not there. Until this transaction ends, none of the others is evicted."""
+        self._take_turn(connection)
+        found = connection.execute(sa.select(results.c.id).where(self._mine, results.c.id.in_(ids))).scalars()
+        return set(ids) - set(found) - self._pending
+
     def touch(self, id_: str) -> None:
         """Mark an entry as used, if it is indexed."""
         self._used.add(id_)
@@ -75,7 +103,10 @@ class Index:
             connection.execute(results.update().where(self._mine, results.c.id.in_(used)).values(used=NOW))
 
     def add(self, id_: str, size: int, quota: int, used: float | None = None) -> list[str]:
-        """Add an entry, used now unless a time is given; remove and return the least used others until all fit the quota."""
+        """Add an entry, used now unless a time is given; remove and return the least used others until all fit the quota.
+
+        Those that jobs need stay. If the rest does not suffice, the entry itself is removed and returned.
+        """
 
         def add(database: Database, connection: sa.Connection) -> list[str]:
             self._write_uses(database, connection)
@@ -85,7 +116,7 @@ class Index:
             later = sa.case((new.used > results.c.used, new.used), else_=results.c.used)
             changed = {"bytes": new.bytes, "used": later}
             connection.execute(statement.on_conflict_do_update(index_elements=["store", "id"], set_=changed))
-            return self._evict(connection, id_, quota) if self._may_exceed(quota, size) else []
+            return self._evict(connection, id_, size, quota) if self._may_exceed(quota, size) else []
 
         victims = self._change(add)
         self._note(id_, changed=victims is not None)
@@ -96,15 +127,17 @@ class Index:
         self._bytes += WRITERS * size
         return self._bytes > quota or time.monotonic() - self._counted > COUNT_SECONDS
 
-    def _evict(self, connection: sa.Connection, kept: str, quota: int) -> list[str]:
-        surplus, victims = self._count(connection)[1] - quota, []
+    def _evict(self, connection: sa.Connection, new: str, size: int, quota: int) -> list[str]:
+        surplus, victims = self._count(connection)[1] - quota, list[str]()
         self._counted = time.monotonic()
-        others = sa.select(results.c.id, results.c.bytes).where(self._mine, results.c.id != kept)
+        others = sa.select(results.c.id, results.c.bytes).where(self._mine, results.c.id != new)
         if surplus > 0:
+            needed = self._rules.needed(connection)
             with connection.execute(others.order_by(results.c.used), execution_options={"yield_per": 100}) as rows:
-                for victim, size in rows:
-                    victims.append(victim)
-                    surplus -= size
+                for victim, bytes_ in chain(rows, [(new, size)]):
+                    if victim not in needed:
+                        victims.append(victim)
+                        surplus -= bytes_
                     if surplus <= 0:
                         break
             connection.execute(results.delete().where(self._mine, results.c.id.in_(victims)))
@@ -178,10 +211,13 @@ class Index:
 
         def run(database: Database) -> T:
             with database.change("report") as connection:
-                database.take_turn(connection, f"headscope store {self._store}")
+                self._take_turn(connection)
                 return change(database, connection)
 
         return self._try(run)
+
+    def _take_turn(self, connection: sa.Connection) -> None:
+        self._database.take_turn(connection, f"headscope store {self._store}")
 
     def _try(self, action: Callable[[Database], T]) -> T | None:
         if time.monotonic() < self._retry_at:

@@ -21,13 +21,13 @@ EXISTS = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR})
 
 
 class LocalBackend:
-    """A folder of entries. Unfinished writes are removed after `abandoned_seconds`: 0 if no other process writes here."""
+    """A folder of entries. Unfinished writes are removed after `abandoned_seconds`: 0 if no other process writes here. `durable` entries survive a power cut."""
 
     remote = False
 
-    def __init__(self, root: Path, abandoned_seconds: float = ABANDONED_SECONDS) -> None:
+    def __init__(self, root: Path, abandoned_seconds: float = ABANDONED_SECONDS, *, durable: bool = False) -> None:
         self._entries, self.staging, self._quarantine = root / "results", root / "incoming", root / "quarantine"
-        self._abandoned_seconds = abandoned_seconds
+        self._abandoned_seconds, self._durable = abandoned_seconds, durable
         for folder in (self._entries, self.staging, self._quarantine):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
@@ -70,12 +70,24 @@ class LocalBackend:
     def publish(self, id_: str, folder: Path) -> bool:
         target = self._folder(id_)
         with storing():
+            self._flush(*folder.iterdir(), folder)
+            changed = [target.parent] if target.parent.exists() else [target.parent, self._entries]
             target.parent.mkdir(exist_ok=True, mode=0o700)
             while not _rename(folder, target):
                 if self._is_valid(id_):
                     return False
                 discard(target, self.staging)
+            self._flush(*changed)
         return True
+
+    def _flush(self, *paths: Path) -> None:
+        """Have files, and the names in folders, survive a power cut."""
+        for path in paths if self._durable else ():
+            file = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(file)
+            finally:
+                os.close(file)
 
     def remove(self, id_: str) -> bool:
         return discard(self._folder(id_), self.staging)

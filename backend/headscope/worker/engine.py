@@ -16,7 +16,7 @@ import torch
 from .. import logs, stores
 from ..analysis import memory, pipeline
 from ..analysis.pipeline import AnalysisTask
-from ..analysis.request import AnalysisRequest, with_stored_image
+from ..analysis.request import AnalysisRequest, versions, with_stored_image
 from ..capture import examine
 from ..database import Database
 from ..errors import Cancelled, CorruptModel, HeadscopeError, OutOfMemory, StorageFull
@@ -104,11 +104,15 @@ class AnalysisEngine:
 
     def _load_accepted(self, job: Job, name: str, progress: ReportProgress, dtype: str) -> Model:
         """Return the model of a job. Raises CorruptModel if its files changed since the job was accepted."""
+        return self.model(self._locate_accepted(job, name), progress, dtype)
+
+    def _locate_accepted(self, job: Job, name: str) -> Located:
+        """Return where the model of a job is. Raises CorruptModel if its files changed since the job was accepted, perhaps by an earlier version."""
         located = self._catalog.locate(name)
         self._catalog.check(located)
         if located.local and job.model not in located.accepted_digests():
             raise CorruptModel(CHANGED)
-        return self.model(located, progress, dtype)
+        return located
 
     def _load(self, located: Located, progress: ReportProgress, dtype: str) -> Model:
         """Load the model, downloading it first if necessary, and report its size as progress."""
@@ -189,10 +193,7 @@ class AnalysisEngine:
         if self._results.exists(job.id):
             return None
         request = self._request(job.payload)
-        located = self._catalog.locate(request.model)
-        self._catalog.check(located)
-        if located.local and job.id not in map(request.key, located.accepted_digests()):
-            raise CorruptModel(CHANGED)
+        located = self._locate_accepted(job, request.model)
         writer = writers.enter_context(self._results.writer(job.id, (job.id, job.run)))
         progress, keep = _Progress(reporter, job), self._settings.keep
         return JobTask(request=request, job=job, located=located, sink=writer, progress=progress, keep=keep)
@@ -223,7 +224,9 @@ class AnalysisEngine:
         result.timing_ms["load"] = round(loaded * 1e3, 1)
         try:
             task.progress(1.0, "writing", "", force=True)
-            written = task.sink.finish({**result.to_document(), "id": task.job.id}, result.to_arrays())
+            # Of this process: those in the job's id are of the server that accepted it, perhaps before an upgrade.
+            named = {"id": task.job.id, "versions": versions()}
+            written = task.sink.finish({**result.to_document(), **named}, result.to_arrays())
         except EXPECTED as error:
             return error
         metrics.add("written_bytes", written)

@@ -6,9 +6,9 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import product
 from typing import Any, Protocol
 
+from ..analysis.request import versions
 from ..errors import CorruptModel, InvalidDataset, ModelError
 from ..jobs import Job, ProgressReporter, metrics
 from ..models.catalog import Catalog
@@ -20,10 +20,15 @@ from ..store.map_file import Corrupt
 from ..studies import chunk
 from ..studies.aggregate import Aggregate
 from ..studies.plan import Chunk, chunk_id
-from ..studies.request import StudyRequest
+from ..studies.request import SCHEMA, StudyRequest
 
 # Interval (s) for polling whether another worker has finished a chunk.
 POLL_SECONDS = 0.2
+# Chunks whose versions differ in one of these have other numbers, not only other roundings.
+NUMBERS = ("schema", "study_schema")
+CHANGED = "The model's files changed after the study was accepted. Send it again."
+
+Versions = dict[str, Any]
 
 
 class ReportProgress(Protocol):
@@ -37,7 +42,7 @@ class ChunkJob:
     """A chunk of a study."""
 
     id: str  # of its result in the store
-    content: str  # digest of its request and rows
+    models: list[str]  # digests of the variants' models when the study was accepted
     blob: str  # where its request and rows are stored
     sent: tuple[str, str | None]  # ids of the study and of the HTTP request
     attempt: tuple[str, int]  # id and run of the job that computes it
@@ -64,7 +69,7 @@ class StudyJobs:
         payload = json.loads(job.payload)
         if not self._results.exists(payload["study"]) and not self._results.exists(job.id):
             sent, attempt = (payload["study"], job.request_id), (job.id, job.run)
-            self._compute(ChunkJob(job.id, payload["part"], payload["blob"], sent, attempt), progress)
+            self._compute(ChunkJob(job.id, payload["models"], payload["blob"], sent, attempt), progress)
 
     def study(self, job: Job, reporter: ProgressReporter, progress: ReportProgress) -> None:
         """Merge all chunks in order. Wait for chunks that other workers are computing, and compute missing ones here."""
@@ -72,42 +77,52 @@ class StudyJobs:
             return
         payload = json.loads(job.payload)
         parts = [
-            ChunkJob(chunk_id(job.id, n, content), content, blob, (job.id, job.request_id), (job.id, job.run))
+            ChunkJob(chunk_id(job.id, n, content), payload["models"], blob, (job.id, job.request_id), (job.id, job.run))
             for n, (content, blob, *_) in enumerate(payload["chunks"])
         ]
         total: Aggregate | None = None
+        computed_by = list[Versions]()
         for number, part in enumerate(parts):
             progress(number / len(parts), "merging", "")
-            found = self._wait_for(job.id, part, reporter, progress)
+            found, by = self._wait_for(job.id, part, reporter, progress)
             total = found if total is None else total.merge(found)
+            computed_by += [] if by in computed_by else [by]
         if total is None:
             raise InvalidDataset("The data set has no rows that can be analysed.", pointer="/dataset")
         summary = total.summary(StudyRequest.model_validate(payload["request"]), payload["dataset"])
         progress(1.0, "writing", "", force=True)
         with self._results.writer(job.id, (job.id, job.run)) as writer:
-            metrics.add("written_bytes", writer.finish(summary.document, summary.arrays))
+            document = {**summary.document, "versions": computed_by}
+            metrics.add("written_bytes", writer.finish(document, summary.arrays))
         for part in parts:
             self._results.delete(part.id)
 
-    def _wait_for(self, study: str, part: ChunkJob, reporter: ProgressReporter, progress: ReportProgress) -> Aggregate:
-        """Return a chunk, computed by another worker or here."""
+    def _wait_for(
+        self, study: str, part: ChunkJob, reporter: ProgressReporter, progress: ReportProgress
+    ) -> tuple[Aggregate, Versions]:
+        """Return a chunk, computed by another worker or here, and the versions that computed it."""
         while True:
             found = self._find(part.id)
             if found is not None:
                 return found
             if part.id not in reporter.running_elsewhere(study):
-                return self._compute(part, progress)
+                return self._compute(part, progress), _versions()
             progress(1.0, "merging", "", force=True)
             time.sleep(POLL_SECONDS)
 
-    def _find(self, id_: str) -> Aggregate | None:
-        """Return a stored chunk, or None; a corrupt one is quarantined."""
+    def _find(self, id_: str) -> tuple[Aggregate, Versions] | None:
+        """Return a stored chunk and the versions that computed it, or None; a corrupt one is quarantined, and one with other numbers is removed."""
         try:
             stored = self._results.get(id_)
-            return None if stored is None else Aggregate(stored.document["aggregate"], stored.arrays)
+            if stored is None:
+                return None
+            by, here = stored.document.get("versions", {}), _versions()
+            if all(by.get(name) == here[name] for name in NUMBERS):
+                return Aggregate(stored.document["aggregate"], stored.arrays), by
+            self._results.delete(id_)
         except Corrupt:
             self._results.quarantine(id_)
-            return None
+        return None
 
     def _compute(self, part: ChunkJob, progress: ReportProgress) -> Aggregate:
         """Compute a chunk and store it. Raises InvalidDataset if its rows were evicted, and errors that concern all of its inputs."""
@@ -116,7 +131,7 @@ class StudyJobs:
             raise InvalidDataset("The rows of this study were evicted. Send the study again.", pointer="/dataset")
         head, _, lines = data.partition(b"\n")
         request, rows = StudyRequest.model_validate_json(head), Chunk(lines)
-        models = self._models(part, request, rows, progress)
+        models = self._models(part, request, progress)
         size = len(rows)
 
         def report(done: int) -> None:
@@ -130,29 +145,32 @@ class StudyJobs:
             progress=report,
             on_pass=lambda: metrics.add("forward_passes"),
         )
-        document: dict[str, Any] = {"kind_of": "chunk", "aggregate": aggregate.document}
+        document: dict[str, Any] = {"kind_of": "chunk", "aggregate": aggregate.document, "versions": _versions()}
         with self._results.writer(part.id, part.attempt) as writer:
             metrics.add("written_bytes", writer.finish(document, aggregate.arrays))
         metrics.add("study_inputs", size)
         return aggregate
 
-    def _models(self, part: ChunkJob, request: StudyRequest, rows: Chunk, progress: ReportProgress) -> list[Model]:
+    def _models(self, part: ChunkJob, request: StudyRequest, progress: ReportProgress) -> list[Model]:
         """Load the models of a chunk. If that fails, for example because the hub does not answer, the study's other chunks fail without trying again."""
         if self._failed is not None and self._failed[0] == part.sent:
             raise self._failed[1]
         try:
-            return [self._model(located, progress) for located in self._locate(request, rows, part.content)]
+            return [self._model(located, progress) for located in self._locate(request, part)]
         except ModelError as error:
             self._failed = part.sent, error.with_traceback(None)
             raise
 
-    def _locate(self, request: StudyRequest, rows: Chunk, content: str) -> list[Located]:
-        """Locate the models of a chunk. Raises CorruptModel if their files changed since the study was accepted."""
+    def _locate(self, request: StudyRequest, part: ChunkJob) -> list[Located]:
+        """Locate the models of a chunk. Raises CorruptModel if their files changed since the study was accepted, perhaps by an earlier version."""
         found = [self._catalog.locate(variant.model) for variant in request.variants]
-        for located in found:
+        for located, accepted in zip(found, part.models, strict=True):
             self._catalog.check(located)
-        digests = product(*(located.accepted_digests() for located in found))
-        here = all(located.local for located in found)
-        if here and content not in {request.chunk_key(several, rows.digest) for several in digests}:
-            raise CorruptModel("The model's files changed after the study was accepted. Send it again.")
+            if located.local and accepted not in located.accepted_digests():
+                raise CorruptModel(CHANGED)
         return found
+
+
+def _versions() -> Versions:
+    """Return the versions that determine the numbers of a chunk."""
+    return {**versions(), "study_schema": SCHEMA}
