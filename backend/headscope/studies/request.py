@@ -216,8 +216,7 @@ class StudyRequest(BaseModel):
             raise InvalidRequest("This row names what is subtracted (minus), but no target.", pointer="/dataset")
         own = [one for one in (row.target, row.minus) if one is not None]
         return EffectRequest(
-            target=own or self.target, position=self.position, method=choice,
-            against=row.against if choice.needs("against") else None,
+            target=own or self.target, position=self.position, method=choice, against=row.against,
             reference=self.reference if choice.needs("reference") else None, predictions=1,
         )  # fmt: skip
 
