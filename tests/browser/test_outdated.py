@@ -76,7 +76,7 @@ def test_a_refused_text_leaves_the_previous_pictures_dimmed(visit: Visit) -> Non
     visit.text.press("Enter")
     expect(visit.alert).to_contain_text("The text has 602 tokens")
     dimmed(visit, "Showing the previous analysis")
-    # Both are said beside the figure alone, too.
+    # Focus mode shows both, too.
     visit.page.get_by_role("button", name="focus").press("Enter")
     expect(visit.page.get_by_role("banner")).to_be_hidden()
     expect(visit.alert).to_contain_text("The text has 602 tokens")

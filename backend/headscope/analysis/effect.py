@@ -21,6 +21,7 @@ from ..models.support import BEFORE_DECODER, check_softmax
 from .effect_methods import COMPUTE, JudgedInput, Means, MethodResult, Score, Step, Together
 from .effect_request import EffectRequest, Text
 from .predictions import Predictions, WrittenLogit, texts_of, top_predictions, written_logits
+from .request import explain_missing
 from .target import Target, find_output, find_position
 
 REFERENCE_TOKENS = 512  # that are read of a reference text
@@ -143,10 +144,9 @@ def compute(
     check_softmax(model.facts)
     predicts = declared.of == "prediction"
     of = _kind(sites, kind) if predicts else sites.of(kind)[0].kind
-    missing = sites.missing(of)
-    for need in declared.needs:
-        if need in missing:
-            raise Unsupported(missing[need], pointer="/model")
+    reason = explain_missing(declared, sites.missing(of))
+    if reason is not None:
+        raise Unsupported(reason, pointer="/model")
     ids = [find_output(model, one) for one in request.outputs]
     position = find_position(model, encoded, request.position) if predicts else None
     judged = JudgedInput(

@@ -15,7 +15,7 @@ from ..effects.base import EffectMethod
 from ..errors import InvalidRequest, Unsupported
 from ..models import support
 from ..models.facts import Facts
-from .request import Count, choices_of, versions
+from .request import Count, choices_of, explain_missing, versions
 
 # A token or class, by its text or number.
 Output = Annotated[str, StringConstraints(max_length=1_000)] | Count
@@ -128,7 +128,6 @@ def check_supported(method: EffectMethod, facts: Facts, kind: Kind, pointer: str
     silence = support.explain_silence(facts, kind, method.of)
     if silence is not None:
         raise Unsupported(silence)
-    missing = support.find_missing(facts, kind)
-    for need in method.needs:
-        if need in missing:
-            raise Unsupported(missing[need], pointer=pointer)
+    reason = explain_missing(method, support.find_missing(facts, kind))
+    if reason is not None:
+        raise Unsupported(reason, pointer=pointer)

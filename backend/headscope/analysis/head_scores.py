@@ -25,7 +25,7 @@ from .effect_methods.contribution import NOT_THE_SUM, contributions
 from .head_scores_request import HeadScoresRequest, check_causal
 from .predictions import writes_tokens
 from .reader import Progress
-from .request import AnalysisRequest
+from .request import AnalysisRequest, explain_missing
 from .result import MemorySink
 
 
@@ -123,10 +123,9 @@ def written(model: Model, prompt: ChoicePrompt) -> Array:
         raise Unsupported(NO_TOKENS)
     read, encoded = partial(chosen_logits, ids=prompt.answers), model.encode(token_ids=prompt.ids)
     sites = examine(model)
-    missing = sites.missing("self")
-    for need in EFFECTS["contribution"].needs:
-        if need in missing:
-            raise Unsupported(missing[need])
+    reason = explain_missing(EFFECTS["contribution"], sites.missing("self"))
+    if reason is not None:
+        raise Unsupported(reason)
     with model.lock, model.using("float32"):
         path = direct_path(model, encoded, sites, prompt.answers[:1], len(prompt.ids) - 1, False, read)
     check_sum(path.value, contributions(path.parts), NOT_THE_SUM)

@@ -82,7 +82,7 @@ def node_name(worker: str) -> str:
 
 
 def _kombu(url: str) -> str:
-    """Return the URL in kombu's form, which differs for a Unix socket and its database, and which does not verify certificates unless it is told to."""
+    """Return the URL in kombu's form, which differs for a Unix socket and its database. By default kombu does not verify certificates, so the URL asks for it."""
     if url.startswith("rediss://") and "ssl_cert_reqs" not in url:
         return f"{url}{'&' if '?' in url else '?'}ssl_cert_reqs=required"
     if not url.startswith("unix://"):

@@ -92,7 +92,7 @@ class JobDatabase(TaskSending):
                 self._grant(connection, pairs)
 
     def _accept(self, connection: sa.Connection, asked: list[Work], batch: str | None, priority: int) -> set[str]:
-        """Insert jobs that are neither queued nor running, and return their owners. Until the transaction ends, nobody cancels any of the jobs."""
+        """Insert jobs that are neither queued nor running, and return their owners. Until the transaction ends, none of the jobs can be cancelled."""
         left, names = list({one.id: one for one in reversed(asked)}.values())[::-1], set[str]()
         while left:  # a second time only for what was cancelled or removed in between
             active = _select(connection, {one.id for one in left}, ACTIVE)

@@ -33,7 +33,7 @@ AWAY = (DatabaseUnavailable, StorageFull, StoreUnavailable)
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a store asks about the jobs in its database: which entries they still `need`, and which of some entries are `withheld` from everyone."""
+    """What a store asks about the jobs in its database: which entries are still `needed`, and which of some entries are `withheld` from readers."""
 
     needed: Callable[[sa.Connection], Collection[str]] = lambda _: ()
     withheld: Callable[[sa.Connection, Collection[str]], Collection[str]] = lambda *_: ()
