@@ -280,7 +280,10 @@ export function fixedSource(delayMs = 0): Source {
       }
     },
     cancel: async () => {},
-    recent: async () => [...requests].map(([id, request]) => pastOf(id, request)).reverse(),
+    recent: async () => ({
+      items: [...requests].map(([id, request]) => pastOf(id, request)).reverse(),
+      next: null,
+    }),
     analysis: async (id) => analysisOf(id, requests.get(id)!, tokensOf(id)),
     grid: async (id, lens) => tilesOf(!isSigned(lens), lens === 'rollout' ? 1 : HEADS, (head) => mapOf(id, lens, head)),
     map: async (id, lens, head) => mapOf(id, lens, head),

@@ -150,7 +150,7 @@ export function fileSource(answers: Responses): Source {
     submit: alone,
     watch: async () => {},
     cancel: async () => {},
-    recent: async () => [],
+    recent: async () => ({ items: [], next: null }),
     analysis,
 
     async grid(_id, lens, { without }): Promise<Tiles> {

@@ -116,9 +116,9 @@ export function server(key = ''): Source {
       await call(path(['analyses', id]), { method: 'DELETE' })
     },
 
-    async recent() {
-      const { items } = await getJson<Page<WireHistoryItem>>(path(['analyses']))
-      return items.filter(({ status }) => status === 'done').map(readHistoryItem)
+    async recent(from) {
+      const { items, next } = await getJson<Page<WireHistoryItem>>(path(['analyses'], from ? { cursor: from } : {}))
+      return { items: items.filter(({ status }) => status === 'done').map(readHistoryItem), next: next ?? null }
     },
 
     async analysis(id, signal) {

@@ -16,17 +16,34 @@ export class History {
   error = $state('')
   /** Undefined until the first answer; kept while it is refreshed. */
   items = $state.raw<HistoryItem[]>()
+  /** The cursor of the next page; null if all are loaded. */
+  next = $state.raw<string | null>(null)
+  /** A page is being loaded. */
+  busy = $state(false)
 
   constructor(readonly source: Source) {}
 
   async show(): Promise<void> {
     this.open = true
+    await this.#load()
+  }
+
+  /** Load the next page. */
+  async more(): Promise<void> {
+    if (!this.busy && this.next !== null) await this.#load(this.next)
+  }
+
+  async #load(from?: string): Promise<void> {
     this.error = ''
+    this.busy = true
     try {
-      this.items = await this.source.recent()
+      const { items, next } = await this.source.recent(from)
+      this.items = from === undefined ? items : [...(this.items ?? []), ...items]
+      this.next = next
     } catch (error) {
       this.error =
         error instanceof SourceError ? error.message : 'The history could not be loaded. Close it and try again.'
     }
+    this.busy = false
   }
 }

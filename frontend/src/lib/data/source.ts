@@ -113,8 +113,8 @@ export interface Source {
   /** Call back until a terminal status has been reported. */
   watch(id: string, report: (run: Run) => void, signal: AbortSignal): Promise<void>
   cancel(id: string): Promise<void>
-  /** The reader's history, latest first. */
-  recent(): Promise<HistoryItem[]>
+  /** A page of the reader's history, latest first: the first one, or the one that begins at the cursor `from`. */
+  recent(from?: string): Promise<{ items: HistoryItem[]; next: string | null }>
   analysis(id: string, signal: AbortSignal): Promise<Analysis>
   grid(id: string, lens: string, how: Thumbnails, signal: AbortSignal): Promise<Tiles>
   map(id: string, lens: string, head: Head, signal: AbortSignal): Promise<Matrix>
