@@ -11,6 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field
 # A head by its name, layer.head, both counted from 0.
 HeadName = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,3})\.(0|[1-9][0-9]{0,3})$", max_length=9)]
 
+# The axes of a shape that are tokens: queries and keys.
+TOKEN_AXES = frozenset({"Q", "K"})
+
 # What a method may need of a model. Mechanisms, lenses and measures name these in `needs`.
 CAPABILITIES = {
     "capture": "attention that goes through transformers' AttentionInterface, so that it can be changed",

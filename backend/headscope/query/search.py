@@ -5,17 +5,15 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..core.arrays import Array, divide
+from ..core.declarations import TOKEN_AXES
 from ..errors import InvalidQuery, Unknown
 from .grammar import And, Comparison, Condition, Not, Or, Query, parse, terms_of, write
 from .terms import CLASS, CLASSES, KNOWN, LIKE, PLACES, Direction, PatternClass, Term, kinds
 
-Array = NDArray[Any]
-TOKEN_AXES = frozenset({"Q", "K"})
 COMPARE: dict[str, Callable[[Array, Array], Array]] = {
     "<": operator.lt,
     "<=": operator.le,
@@ -230,7 +228,5 @@ def token_mean(values: Array, axes: Sequence[str]) -> Array:
 
 def _mean(values: Array, axes: tuple[int, ...]) -> Array:
     defined = np.isfinite(values)
-    count = defined.sum(axis=axes)
     total = np.where(defined, values, 0).sum(axis=axes, dtype=np.float64)
-    means: Array = np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0)
-    return means.astype(np.float32)
+    return divide(total, defined.sum(axis=axes)).astype(np.float32)

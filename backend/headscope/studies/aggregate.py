@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..core.arrays import Array
-from ..core.declarations import Quantity
+from ..core.declarations import TOKEN_AXES, Quantity
 from ..errors import InvalidRequest
 from ..measures.compare import COMPARISONS
 from . import kept_maps, statistics
@@ -25,7 +25,6 @@ from .results.summary import StudySummary, unpack_examples
 MAX_FAILED = 100
 # Maximum characters of an example text.
 TEXT_CHARACTERS = 1_000
-TOKEN_AXES = frozenset({"Q", "K"})
 # Fields of the document that are added when merging.
 COUNTS = ("inputs", "tokens", "cut", "failed_count", "unaligned")
 

@@ -14,6 +14,7 @@ from starlette.responses import Response, StreamingResponse
 
 from ...core import arrow
 from ...core.arrays import Array
+from ...core.declarations import TOKEN_AXES
 from ...core.factors import Factors
 from ...core.streams import PIECE
 from ...errors import InvalidRequest, Unknown, Unsupported
@@ -22,7 +23,7 @@ from ...measures import MEASURES
 from ...measures import edges as edge_rules
 from ...measures.base import Measure
 from ...measures.concentration import Unit, convert
-from ...query.search import TOKEN_AXES, token_mean
+from ...query.search import token_mean
 from ...server.limiters import MemoryLimiter
 from ...store import Stored
 from ...store.map_file import BLOCK, blocks

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...core.arrays import Array
+from ...core.declarations import TOKEN_AXES
 from ...errors import Unsupported
 from ...lenses import LENSES
 from ...query.search import SearchResult, SearchSpace
@@ -15,7 +16,6 @@ from ...query.search import find as search
 from ..quantities import QUANTITIES
 from .summary import Stat, StudySummary
 
-TOKEN_AXES = frozenset({"Q", "K"})
 # Fields that are empty for numbers that are the same for all inputs.
 FIXED: dict[str, Any] = {
     "count": 0, "inputs": 0, "std": None, "low": None, "high": None, "median": None, "median_within": None, "input_mean": None,
