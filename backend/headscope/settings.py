@@ -9,17 +9,19 @@ import os
 import re
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import platformdirs
-from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from .core.lazy import redis
 from .errors import InvalidSetting
 
 GIB = 1024**3
+# As in a Host header: a name, an IPv4 address, or an IPv6 address in brackets.
+HostName = Annotated[str, Field(pattern=r"^(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+)$"), AfterValidator(str.lower)]
 REDIS = "^(rediss?|unix)://"
 POSTGRESQL = "^postgres(ql)?://"
 # What the extra "cluster" installs, and a server with a cluster imports.
@@ -71,8 +73,9 @@ class Settings(BaseSettings):
         default="catalog",
         description="Which models may be downloaded from the hub: none, those of the catalogue, or any.",
     )
-    allowed_hosts: tuple[str, ...] = Field(
-        default=(), description="Host names that requests may use, in addition to the loopback names (JSON list)."
+    allowed_hosts: tuple[HostName, ...] = Field(
+        default=(),
+        description="Host names that requests may use, without a port, in addition to the loopback names (JSON list).",
     )
     oidc_issuer: str | None = Field(
         default=None,
@@ -105,7 +108,10 @@ class Settings(BaseSettings):
         description="Domains of verified e-mail addresses that may sign in (JSON list). Required for providers that are open to the public, such as Google.",
     )
     oidc_session_seconds: float = Field(
-        default=12 * 3600, gt=0, description="Time after which a user of the identity provider signs in again."
+        default=12 * 3600,
+        gt=0,
+        allow_inf_nan=False,
+        description="Time after which a user of the identity provider signs in again.",
     )
     quota_bytes: int = Field(
         default=20 * GIB, ge=0, description="Disk space for stored results; the least recently used are evicted."
@@ -133,9 +139,13 @@ class Settings(BaseSettings):
         ge=1,
         description="Largest request body for analyses, which may contain images; 16 MiB are enough for an image of 12 MB in base64.",
     )
-    max_queue: int = Field(default=5_000, ge=1, description="Most analyses in the queue.")
+    max_queue: int = Field(
+        default=10_000,
+        ge=1,
+        description="Most jobs in the queue: analyses, effects, and parts of studies of up to 256 inputs.",
+    )
     user_queue: int = Field(
-        default=2_000, ge=1, description="Most analyses of one user in the queue, on a server with users."
+        default=5_000, ge=1, description="Most jobs of one user in the queue, on a server with users."
     )
     data_dirs: tuple[Path, ...] = Field(
         default=(),
@@ -151,9 +161,15 @@ class Settings(BaseSettings):
         ge=256 * 1024 * 1024,
         description="Memory limit of the process that reads a data set. At most three run at a time.",
     )
-    dataset_seconds: float = Field(default=300, gt=0, description="Time limit for reading a data set.")
+    dataset_seconds: float = Field(
+        default=300, gt=0, allow_inf_nan=False, description="Time limit for reading a data set."
+    )
     study_inputs: int = Field(default=100_000, ge=1, description="Most inputs of a study.")
-    job_seconds: float = Field(default=900, gt=0, description="Time limit of an analysis, including loading its model.")
+    job_seconds: float = Field(
+        default=900,
+        gt=0,
+        description="Time limit of an analysis, including loading its model; in a cluster also of the download of a model.",
+    )
     cancel_seconds: float = Field(
         default=2.0,
         gt=0,

@@ -253,6 +253,18 @@ def test_queue_is_bounded(server: Server, models: Any, tmp_path: Any) -> None:
         assert small.post({"model": "bert", "inputs": inputs[:2]}, "/analyses/batch").status_code == 202
 
 
+def test_a_page_of_long_texts_is_short(server: Server, models: Any, tmp_path: Any) -> None:
+    """However many analyses are asked for, a page has two megabytes of text; the next one goes on."""
+    with Server(tmp_path / "home", models) as own:
+        inputs = [{"text": f"{number} {'x' * 250_000}"} for number in range(10)]
+        answer = own.post({"model": "bert", "lenses": ["weights"], "inputs": inputs}, "/analyses/batch")
+        page = own.get("/analyses", params={"limit": 10}).json()
+        assert len(page["items"]) == 8
+        rest = own.get("/analyses", params={"limit": 10, "cursor": page["next"]}).json()
+        assert {item["id"] for item in page["items"] + rest["items"]} == set(answer.json()["ids"])
+        assert rest["next"] is None
+
+
 def test_list_is_paginated(server: Server) -> None:
     """Pages have no gaps or repetitions, newest first."""
     for number in range(5):

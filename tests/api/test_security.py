@@ -80,7 +80,7 @@ def test_loopback_names_are_ours(server: Server, host: str) -> None:
 
 def test_host_names_can_be_added(models: Path, tmp_path: Path) -> None:
     """HEADSCOPE_ALLOWED_HOSTS adds exactly that name."""
-    with Server(tmp_path / "home", models, allowed_hosts=["lab.example"]) as server:
+    with Server(tmp_path / "home", models, allowed_hosts=["Lab.example"]) as server:
         assert ask(server, "GET", "/healthz", Host="lab.example:8000").status_code == 200
         assert ask(server, "GET", "/healthz", Host="x.lab.example").status_code == 421
 

@@ -342,10 +342,13 @@ def test_what_is_refused(embedded: Server, more: dict[str, object], status: int,
 
 def test_too_much(new_server: Callable[..., Server]) -> None:
     """Too many inputs for a study or for the queue, or inputs too long for the memory, are rejected."""
-    server = new_server(study_inputs=100, job_bytes=1_000_000)
-    answer = server.post(studies.asked(101), "/studies")
-    assert (answer.json()["code"], answer.json()["limit"]) == ("attention-budget-exceeded", 100)
-    assert server.post(studies.asked(101, limit=100), "/studies").status_code == 202
+    server = new_server(study_inputs=300, job_bytes=1_000_000, max_queue=2)
+    answer = server.post(studies.asked(301), "/studies")
+    assert (answer.json()["code"], answer.json()["limit"]) == ("attention-budget-exceeded", 300)
+    refused = server.post(studies.asked(301, limit=300), "/studies").json()  # two chunks, and the study
+    assert (refused["code"], refused["limit"], refused["actual"]) == ("attention-budget-exceeded", 2, 3)
+    assert refused["errors"][0]["pointer"] == "/limit"
+    assert server.post(studies.asked(301, limit=100), "/studies").status_code == 202
     long = {"name": "long.txt", "data": "cat " * 200 + "\n"}
     answer = server.post({**ASKED, "dataset": long}, "/studies")
     assert (answer.status_code, answer.json()["code"]) == (422, "attention-budget-exceeded")

@@ -249,7 +249,7 @@ def test_grants_of_a_reader(accounts: Accounts, facts: Database, monkeypatch: py
     database = JobDatabase(facts)
     ada, emmy = accounts.create("ada"), accounts.create("emmy")
     for name in ("ada", "emmy"):
-        database.grant(IDS[0], name)
+        database.grant(name, IDS[0])
     assert accounts.find_reader(ada, IDS[0]) == ("ada", True)
     assert accounts.find_reader(ada, IDS[1]) == ("ada", False)
     assert accounts.find_reader("other", IDS[0]) == (None, False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headscope.jobs import JobDatabase
+from headscope.jobs import JobDatabase, Work
 from tests.contract.job_databases import IDS, accept, claimed, order, running, status, the, work
 
 ONE = IDS[0]
@@ -23,7 +23,7 @@ def test_everybody_who_asked_may_read(database: JobDatabase) -> None:
 
 def test_a_stored_result_needs_no_job(database: JobDatabase) -> None:
     """An owner may be granted a stored result without a job."""
-    database.grant(ONE, "ann")
+    database.grant("ann", ONE)
     assert database.may_read(ONE, "ann")
     assert database.page(10, float("inf"), "ann") == []
     assert database.forget(ONE, "ann")
@@ -70,6 +70,15 @@ def test_whoever_stays_takes_the_turn(database: JobDatabase) -> None:
     database.enqueue(work(4, owner="bob"))
     database.cancel(f"{4:032x}", "ann")
     assert order(database) == [f"{number:032x}" for number in (0, 4, 1, 2, 3)]
+
+
+def test_a_study_changes_hands_with_its_chunks(database: JobDatabase) -> None:
+    """The user who withdrew has an empty queue, and the one who stays has all of it."""
+    for owner in ("ann", "bob"):
+        chunks = [Work(f"{ONE}.{number}.x", "{}", owner=owner, kind="chunk") for number in range(3 * (owner == "ann"))]
+        database.enqueue([*chunks, Work(ONE, "{}", owner=owner, kind="study")], batch=ONE, priority=1)
+    assert database.cancel(ONE, "ann")
+    assert (database.waiting("ann"), database.waiting("bob")) == (0, 4)
 
 
 def test_forgetting_withdraws_ones_own_grant(database: JobDatabase) -> None:
@@ -132,7 +141,7 @@ def test_grants_are_bounded(database: JobDatabase) -> None:
     for number in range(6):
         job = running(database, number, owner="ann")
         database.finish(job.id, job.run, "done")
-    database.grant(ONE, "bob")
+    database.grant("bob", ONE)
     key = database.share(ONE, "ann")
     database.trim(older_than=0.0)
     assert all(database.may_read(f"{number:032x}", "ann") for number in range(6))

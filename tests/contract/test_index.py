@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import sqlalchemy as sa
 
@@ -105,3 +107,26 @@ def test_far_from_the_quota_nothing_is_counted(results: Results, place: Place, m
         assert len(counts) >= 8 + 6  # of these, eight are of usage()
     finally:
         sa.event.remove(sa.Engine, "before_cursor_execute", note)
+
+
+@pytest.mark.parametrize("place", ["local", "folder"], indirect=True)
+def test_many_are_evicted_by_short_statements(results: Results, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the quota was lowered, all that is beyond it goes at once; databases limit the values of a statement."""
+    monkeypatch.setattr(index, "DELETED", 2)
+    for number in range(7):
+        write(results, number)
+    size = results.usage()[1] // 7
+    values: list[int] = []
+
+    def note(_: object, __: object, statement: str, given: Any, *___: object) -> None:
+        if statement.startswith("DELETE FROM results"):
+            values.append(len(given))
+
+    sa.event.listen(sa.Engine, "before_cursor_execute", note)
+    try:
+        write(place.open(size * 5 // 2), 7)
+    finally:
+        sa.event.remove(sa.Engine, "before_cursor_execute", note)
+    assert [results.has(name(number)) for number in range(8)] == [False] * 6 + [True] * 2
+    assert values[:3] == [3, 3, 3]  # two entries and the name of the store
+    assert max(values) == 3

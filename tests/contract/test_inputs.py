@@ -114,6 +114,15 @@ def test_an_input_without_room_is_refused(desk: Desk) -> None:
     assert desk.inputs.read(desk.inputs.put_bytes(data(3))) == data(3)
 
 
+def test_an_input_that_is_refused_costs_no_other(desk: Desk) -> None:
+    """What no job needs is not evicted for an input that does not fit even then."""
+    needed, idle = desk.inputs.put_bytes(data(0)), desk.inputs.put_bytes(data(1))
+    desk.accept(reading(needed))
+    with pytest.raises(StorageFull):
+        desk.inputs.put_bytes(data(2) * 3)
+    assert desk.inputs.ids() == {needed, idle}
+
+
 def test_what_was_evicted_before_it_was_accepted_is_refused(desk: Desk) -> None:
     """A request stores its inputs first: other requests may evict them before it is queued. Then nothing is."""
     name = desk.inputs.put_bytes(data(0))

@@ -306,3 +306,17 @@ def test_trim(database: JobDatabase) -> None:
     assert database.statuses() == {"running": 1, "queued": 1}
     assert database.finish(jobs[4].id, jobs[4].run, "done")
     assert [job.id for job in database.page(10, float("inf"))] == [f"{5:032x}", f"{4:032x}"]
+
+
+def test_chunks_take_no_place_of_ended_jobs(database: JobDatabase) -> None:
+    """Those of a running study are removed with it; until then they crowd out no analysis."""
+    accept(database, 0)
+    analysis = claimed(database)
+    database.finish(analysis.id, analysis.run, "done")
+    chunks = [Work(f"{IDS[1]}.{number}.x", "{}", kind="chunk") for number in range(3)]
+    database.enqueue([*chunks, Work(IDS[1], "{}", kind="study")], batch=IDS[1], priority=1)
+    for _ in chunks:
+        job = claimed(database)
+        database.finish(job.id, job.run, "done")
+    assert database.trim(most=1) == 0
+    assert the(database, IDS[0]).status == "done"

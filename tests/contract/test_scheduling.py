@@ -39,6 +39,17 @@ def test_one_job_waits_for_no_flood(database: JobDatabase, priority: int) -> Non
         assert mine.id in [claimed(database).id for _ in range(2)]
 
 
+def test_what_is_asked_for_singly_leaves_its_batch(database: JobDatabase) -> None:
+    """It is its owner's next one, or takes the turn of who asked, and is not claimed with its former group."""
+    accept(database, *range(8), owner="ann", priority=1, batch="many", recipe="one", tokens=1)
+    accept(database, 5, owner="bob")
+    assert the(database, f"{5:032x}").owner == "bob"
+    accept(database, 7, owner="ann")
+    many = Worker("one", most_tokens=1000)
+    groups = [[int(job.id, 16) for job in database.claim(many)] for _ in range(3)]
+    assert groups in ([[7], [5], [0, 1, 2, 3, 4, 6]], [[5], [7], [0, 1, 2, 3, 4, 6]])
+
+
 def test_owners_take_turns(database: JobDatabase) -> None:
     """Three owners with many jobs get equal shares, and an owner without jobs does not save up turns."""
     for number, owner in enumerate(("ann", "bob", "cid")):

@@ -7,14 +7,16 @@ from pathlib import Path
 import pytest
 
 from headscope.errors import Unknown
-from headscope.jobs import JobKind
+from headscope.jobs import JobKind, Work
+from headscope.jobs.job import timed_out
+from headscope.server.downloads import job_id as downloads_of
 from headscope.server.service import Service
 from headscope.settings import Settings
 from headscope.store import Stored
 from headscope.store.map_file import Corrupt
 from headscope.worker.process import build_embedded
 
-from .job_databases import IDS, running, status
+from .job_databases import IDS, claimed, running, status, the
 from .test_store import name, write
 
 
@@ -63,12 +65,45 @@ def test_damage_without_a_request(service: Service, kind: JobKind) -> None:
 
 def test_others_keep_what_one_forgets(service: Service) -> None:
     running(service.database, 1, owner="ann")
-    service.database.grant(IDS[1], "bob")
+    service.database.grant("bob", IDS[1])
     write(service.results, 1)
     assert service.cancel(IDS[1], "ann") is False
     assert not service.database.may_read(IDS[1], "ann")
     assert service.database.may_read(IDS[1], "bob")
     assert service.find(IDS[1])[1] is not None
+
+
+def test_a_data_set_that_is_deleted_while_another_user_uploads_it(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is there once the second user has an answer."""
+    file = tmp_path / "cats.txt"
+    file.write_text("The cat sat.\n")
+    id_ = service.datasets.add(file, "cats.txt", None, "ann")["id"]
+    grant = service.database.grant
+
+    def delayed(owner: str, *ids: str) -> None:
+        monkeypatch.setattr(service.database, "grant", grant)
+        service.datasets.delete(id_, "ann")
+        grant(owner, *ids)
+
+    monkeypatch.setattr(service.database, "grant", delayed)
+    assert service.datasets.add(file, "cats.txt", None, "bob")["id"] == id_
+    assert [one["id"] for one in service.datasets.list("bob")] == [id_]
+
+
+def test_only_those_who_asked_for_a_download_cancel_it(tmp_path: Path) -> None:
+    """While it waits, and when it has failed."""
+    service = Service(Settings(home=tmp_path / "home", hub="any"), build_embedded)
+    downloads, id_ = service.downloads, downloads_of(service.catalog.locate("org/tiny", pointer=None))
+    service.database.enqueue([Work(id_, "{}", owner="ann", kind="download")])
+    assert not downloads.cancel("org/tiny", "bob")
+    job = claimed(service.database)
+    service.database.finish(id_, job.run, "failed", timed_out(900, "download").problem())
+    assert "The download took longer than 900 s" in the(service.database, id_).error["detail"]
+    assert not downloads.cancel("org/tiny", "bob")
+    assert downloads.cancel("org/tiny", "ann")
+    assert not downloads.cancel("org/tiny", "ann")
 
 
 def test_what_is_under_way_is_cancelled_first(service: Service) -> None:

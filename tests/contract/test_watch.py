@@ -100,9 +100,11 @@ def test_who_waits_outlives_an_outage(database: JobDatabase) -> None:
         asked, job = CountingDatabase(database), running(database)
         waiting = await _follow(asked)
         asked.away = True
-        database.finish(job.id, job.run, "done")
-        asked.calls.clear()
-        await asyncio.to_thread(eventually, lambda: asked.calls["get_many"] >= 3, "questions")
+        for ended in (False, True):  # a question that was asked before has its answer before the next one is asked
+            asked.calls.clear()
+            await asyncio.to_thread(eventually, lambda: asked.calls["get_many"] >= 2, "questions")
+            if not ended:
+                database.finish(job.id, job.run, "done")
         assert not waiting.done()
         asked.away = False
         assert (await waiting)[-1].status == "done"

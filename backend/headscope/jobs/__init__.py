@@ -1,7 +1,7 @@
 """The job queue: one database and two deployments, a child process or Celery workers on any number of machines."""
 
 from .embedded import Embedded
-from .job import LOCAL, Job, JobKind, Limits, Problem, Work, Worker
+from .job import LOCAL, ChunkState, Job, JobKind, Limits, Problem, Work, Worker
 from .job_database import JobDatabase
 from .progress import ProgressReporter
 from .watch import Watcher
@@ -9,6 +9,7 @@ from .worker_process import Engine, WorkerProcess
 
 __all__ = [
     "LOCAL",
+    "ChunkState",
     "Embedded",
     "Engine",
     "Job",

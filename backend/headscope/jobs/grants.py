@@ -20,10 +20,10 @@ class Grants:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def grant(self, id_: str, owner: str) -> None:
-        """Grant an owner a stored analysis, which needs no job."""
+    def grant(self, owner: str, *ids: str) -> None:
+        """Grant an owner stored analyses, which need no jobs."""
         with self._database.change("promise") as connection:
-            self._grant(connection, {(owner, id_)})
+            self._grant(connection, {(owner, id_) for id_ in ids})
 
     def granted(self, owner: str) -> set[str]:
         """Return the ids of everything that the owner has a grant of."""

@@ -99,6 +99,19 @@ class Worker:
 WORKERS = TypeAdapter(Worker)
 
 
+class ChunkState(NamedTuple):
+    """What the progress of a study is computed from: the state of one of its chunks, as in Job."""
+
+    id: str
+    status: Status
+    fraction: float
+    stage: str
+    detail: str
+    tokens: int | None
+    started: float | None
+    finished: float | None
+
+
 class Run(NamedTuple):
     """A claim of a job."""
 
@@ -132,8 +145,12 @@ def outcome(job: Job, problem: Problem | None) -> End:
     return End(job.id, job.run, failed if problem else "done", problem)
 
 
-def timed_out(seconds: float) -> TimedOut:
+def timed_out(seconds: float, kind: JobKind = "analysis") -> TimedOut:
     """Return the error of a job that has run for longer than that."""
+    if kind == "download":
+        return TimedOut(
+            f"The download took longer than {seconds:g} s and was stopped. Start it again; files that are complete are kept."
+        )
     return TimedOut(f"The analysis took longer than {seconds:g} s and was stopped. Ask for fewer tokens or layers.")
 
 

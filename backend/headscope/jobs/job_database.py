@@ -96,6 +96,7 @@ class JobDatabase(TaskSending):
         left, names = list({one.id: one for one in reversed(asked)}.values())[::-1], set[str]()
         while left:  # a second time only for what was cancelled or removed in between
             active = _select(connection, {one.id for one in left}, ACTIVE)
+            self._advance(connection, [one for one in left if one.id in active], priority)
             fresh = [one for one in left if one.id not in active]
             if fresh:
                 _remove_ended(connection, {one.id for one in fresh})
@@ -106,6 +107,15 @@ class JobDatabase(TaskSending):
             ended = _select(connection, {one.id for one in left}, TERMINAL - {"cancelled"}) if left else ()
             left = [one for one in left if one.id not in ended]
         return names
+
+    def _advance(self, connection: sa.Connection, asked: Iterable[Work], priority: int) -> None:
+        """Move what waits in a batch, and is asked for singly, to the queue of its new owner, as a task of its own."""
+        task = f".{int(self._database.now(connection) / STEP_SECONDS)}"
+        for one in sorted(asked, key=lambda work: work.id):
+            later = jobs.update().where(jobs.c.id == one.id, QUEUED, jobs.c.priority > priority)
+            own = {"owner": one.owner, "priority": priority, "task": one.id + task, "sent": None}
+            if connection.execute(later.values(own)).rowcount:
+                self._join(connection, one.owner)
 
     def _insert(self, connection: sa.Connection, fresh: list[Work], batch: str | None, priority: int) -> None:
         now, rows, groups = self._database.now(connection), [], dict[Any, list[str]]()
@@ -283,9 +293,11 @@ class JobDatabase(TaskSending):
             return gone > 0
 
     def _transfer(self, connection: sa.Connection, id_: str, owner: str, heir: str) -> None:
-        """Transfer a job whose owner withdrew to another owner with a grant, at the other owner's turn."""
+        """Transfer a job whose owner withdrew, with its chunks, to another owner with a grant, at the other owner's turn."""
         self._join(connection, heir)
-        connection.execute(jobs.update().where(jobs.c.id == id_, jobs.c.owner == owner).values(owner=heir))
+        chunks = (jobs.c.batch == id_) & (jobs.c.kind == "chunk")
+        mine = IN_ORDER.where((jobs.c.id == id_) | chunks, jobs.c.owner == owner).with_for_update()
+        connection.execute(jobs.update().where(jobs.c.id.in_(mine)).values(owner=heir))
 
     def _remove_chunks(self, connection: sa.Connection, id_: str) -> None:
         """Remove the chunks of a study that has ended: those that run are cancelled so."""
@@ -299,7 +311,7 @@ class JobDatabase(TaskSending):
 
     def _settle(self, job: Job, seconds: float) -> bool:
         if job.started is not None and self.now() - job.started > seconds:
-            return self.finish(job.id, job.run, "failed", timed_out(seconds).problem())
+            return self.finish(job.id, job.run, "failed", timed_out(seconds, job.kind).problem())
         if job.attempts >= ATTEMPTS:
             error = WorkerLost(
                 f"The worker died {job.attempts} times on this analysis, perhaps for lack of memory. Ask for fewer tokens or layers."
@@ -313,7 +325,8 @@ class JobDatabase(TaskSending):
         Return the number of removed jobs, at most TRIM_JOBS. Results are kept; sending a request again grants its result again.
         """
         place = sa.func.row_number().over(order_by=jobs.c.finished.desc()).label("place")
-        ended = sa.select(jobs.c.id, jobs.c.finished, place).where(jobs.c.status.in_(TERMINAL)).subquery()
+        alone = (jobs.c.status.in_(TERMINAL), jobs.c.kind != "chunk")  # chunks are removed with their study
+        ended = sa.select(jobs.c.id, jobs.c.finished, place).where(*alone).subquery()
         place = (
             sa.func.row_number().over(partition_by=grants.c.owner, order_by=grants.c.requested.desc()).label("place")
         )

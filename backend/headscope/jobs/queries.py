@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from ..database import NOW
 from ..database.tables import grants, jobs, owners, workers
 from .grants import Grants
-from .job import WORKERS, Job, JobKind, Worker
+from .job import WORKERS, ChunkState, Job, JobKind, Worker
 
 # A worker without a heartbeat for this long (s) is no longer listed.
 GONE_SECONDS = 60.0
@@ -22,6 +22,9 @@ AHEAD = 4
 ORDER = (jobs.c.priority, jobs.c.created, jobs.c.id)
 COLUMNS = [jobs.c[field.name] for field in fields(Job)]
 JOBS = sa.select(*COLUMNS)
+CHUNK_STATES = sa.select(*(jobs.c[name] for name in ChunkState._fields)).where(
+    jobs.c.batch == sa.bindparam("study"), jobs.c.kind == "chunk"
+)
 NAMES = ("id", "task", "tokens", "owner", "kind", "batch", "model", "priority")
 FIRST = sa.select(*(jobs.c[name] for name in NAMES)).order_by(*ORDER).limit(1)
 QUEUED = jobs.c.status == "queued"
@@ -93,9 +96,9 @@ class JobQueries(Grants):
         granted = [] if owner is None else [jobs.c.id.in_(sa.select(grants.c.id).where(grants.c.owner == owner))]
         return self._find(jobs.c.kind == kind, jobs.c.created < before, *granted, newest=limit)
 
-    def chunks(self, id_: str) -> list[Job]:
-        """Return the chunks of a study that has not ended."""
-        return self._find(jobs.c.batch == id_, jobs.c.kind == "chunk")
+    def chunks(self, id_: str) -> list[ChunkState]:
+        """Return the states of the chunks of a study that has not ended, in any order. Thousands are read for each event of its progress."""
+        return [ChunkState(*row) for row in self._rows(CHUNK_STATES, {"study": id_})]
 
     def effects(self, id_: str) -> list[str]:
         """Return the ids of the jobs of effects on an analysis, in any order."""

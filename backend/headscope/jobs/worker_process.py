@@ -140,7 +140,7 @@ class WorkerProcess:
         for job in (one for one in jobs if problems[one.id]):  # others ended before it
             with logs.bound(job=job.id, request_id=job.request_id):
                 logger.warning("%s stopped at its time limit", job.kind)
-        late = timed_out(self._job_seconds).problem()
+        late = timed_out(self._job_seconds, jobs[0].kind).problem()  # jobs of one task are of one kind
         return {id_: problem and late for id_, problem in problems.items()}
 
     @contextmanager

@@ -64,12 +64,15 @@ class Datasets:
         """
         id_ = _content_id(name, format_, digest_of(path))
         document = self._files.document(id_)
+        if document is not None and owner:
+            self._database.grant(owner, id_)
+            document = self._files.document(id_)  # its last owner may have deleted it before
         if document is None:
             lens = format_ is None and name.lower().endswith(LENS_SUFFIX)
             document = _describe_lens(path, name, id_) if lens else self._describe(path, name, format_, {}, id_)
             self._files.put(id_, path, {**document, "given": format_})
-        if owner:
-            self._database.grant(id_, owner)
+            if owner:
+                self._database.grant(owner, id_)
         return document
 
     def load(
@@ -84,7 +87,7 @@ class Datasets:
         with self._open(dataset, owner) as (path, name, format_):
             found = self._read(path, name, format=format_, columns=columns, bad_rows=bad_rows)
         if owner and ID.fullmatch(dataset):
-            self._database.grant(dataset, owner)  # only the newest grants are kept
+            self._database.grant(owner, dataset)  # only the newest grants are kept
         return dataset, found
 
     def identify(self, dataset: str, owner: str | None) -> tuple[Hashable, dict[str, Any] | None]:

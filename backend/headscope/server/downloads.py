@@ -50,9 +50,9 @@ class Downloads:
         return job if job and job.status in ("queued", "running", "failed") else None
 
     def cancel(self, model: str, owner: str | None = None) -> bool:
-        """Cancel the download of a model, or forget that it failed; return False if there is neither."""
+        """Cancel the download of a model, or forget that it failed; return False if there is neither, or only other users asked for it."""
         job = self.find(self._catalog.locate(model, pointer=None))
-        if job is None:
+        if job is None or (owner is not None and not self._database.may_read(job.id, owner)):
             return False
         if self._database.cancel(job.id, owner):
             self._watcher.poke()

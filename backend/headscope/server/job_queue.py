@@ -38,7 +38,7 @@ class JobQueue:
         """Queue a job for `owner`, and return its id and whether its result was stored. `model` is the digest of the model's files. Raises QueueFull."""
         if self.results.has(id_):
             if owner:
-                self.database.grant(id_, owner)
+                self.database.grant(owner, id_)
             return id_, True
         work = Work(id_, json.dumps(payload), model, owner=owner or LOCAL, request_id=logs.request_id(), kind=kind)
         self.enqueue([work], owner, batch)

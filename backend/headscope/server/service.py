@@ -190,15 +190,14 @@ class Service:
         stored = self.results.existing({one.id for one in work})
         missing = {one.id: one for one in work if one.id not in stored}
         named = uuid.uuid4().hex if len(requests) > 1 else None
+        if owner and stored:
+            self.database.grant(owner, *stored)
         if missing:
             for one, request in zip(work, requests, strict=True):
                 if one.id in missing and request.image is not None:
                     self.inputs.put_bytes(request.image.encode())
             self._queue.enqueue(missing.values(), owner, named, 1 if named else 0)
             logger.info("accepted", extra={"jobs": len(missing), "first": next(iter(missing)), "batch": named})
-        if owner:
-            for id_ in stored:
-                self.database.grant(id_, owner)
         return named, [one.id for one in work], stored
 
     def cancel(self, id_: str, owner: str | None = None, kind: JobKind = "analysis") -> bool:

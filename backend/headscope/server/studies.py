@@ -52,8 +52,9 @@ class Studies:
         id_ = request.key(digests, planned.digest)
         if self._jobs.results.has(id_):
             if owner:
-                self._jobs.database.grant(id_, owner)
+                self._jobs.database.grant(owner, id_)
             return id_, True
+        self._check_queue(planned, owner)
         parts = [
             [request.chunk_key(digests, chunk.digest), self._store_chunk(request, chunk), len(chunk), chunk.tokens]
             for chunk in planned
@@ -83,6 +84,17 @@ class Studies:
                     limit=most,
                 )
             yield row
+
+    def _check_queue(self, planned: ChunkPlan, owner: str | None) -> None:
+        """Raise BudgetExceeded for a study that no queue takes, however empty it is."""
+        most = self._settings.max_queue if owner is None else min(self._settings.max_queue, self._settings.user_queue)
+        if len(planned) >= most:
+            raise BudgetExceeded(
+                f"The study would be {len(planned) + 1} jobs, and {most} may wait. Set limit to fewer inputs, or have HEADSCOPE_MAX_QUEUE and HEADSCOPE_USER_QUEUE raised.",
+                pointer="/limit",
+                limit=most,
+                actual=len(planned) + 1,
+            )
 
     def _store_chunk(self, request: StudyRequest, chunk: Chunk) -> str:
         """Store the request and rows of a chunk for the workers, and return the name of the blob."""

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from itertools import chain
 from typing import TypeVar
 
 import sqlalchemy as sa
@@ -28,6 +27,8 @@ USES_SECONDS = 5.0
 COUNT_SECONDS, WRITERS = 5.0, 8
 # After a failure the database is left alone for this long (s).
 PAUSE_SECONDS = 5.0
+# Most entries that one statement deletes: databases limit the values of a statement.
+DELETED = 1_000
 AWAY = (DatabaseUnavailable, StorageFull, StoreUnavailable)
 
 
@@ -40,6 +41,17 @@ class Rules:
 
 
 NO_RULES = Rules()
+
+
+def _least(entries: Iterable[tuple[str, int]], surplus: int) -> list[tuple[str, int]]:
+    """Return the first of these entries (id, bytes) that together have `surplus` bytes; all if they have fewer."""
+    found = list[tuple[str, int]]()
+    for id_, size in entries if surplus > 0 else ():
+        found.append((id_, size))
+        surplus -= size
+        if surplus <= 0:
+            break
+    return found
 
 
 class Index:
@@ -134,13 +146,16 @@ class Index:
         if surplus > 0:
             needed = self._rules.needed(connection)
             with connection.execute(others.order_by(results.c.used), execution_options={"yield_per": 100}) as rows:
-                for victim, bytes_ in chain(rows, [(new, size)]):
-                    if victim not in needed:
-                        victims.append(victim)
-                        surplus -= bytes_
-                    if surplus <= 0:
-                        break
-            connection.execute(results.delete().where(self._mine, results.c.id.in_(victims)))
+                least = _least(((id_, bytes_) for id_, bytes_ in rows if id_ not in needed), surplus)
+            freed = sum(bytes_ for _, bytes_ in least)
+            if freed < surplus and new not in needed:  # without it fewer others have to go, or none
+                least = [*_least(least, surplus - size), (new, size)]
+                freed = sum(bytes_ for _, bytes_ in least)
+            surplus -= freed
+            victims = [id_ for id_, _ in least]
+            for start in range(0, len(victims), DELETED):
+                some = victims[start : start + DELETED]
+                connection.execute(results.delete().where(self._mine, results.c.id.in_(some)))
         self._bytes = quota + surplus
         return victims
 

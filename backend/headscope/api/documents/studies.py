@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from ...jobs import Job
+from ...jobs import ChunkState, Job
 from ...store import Stored
 from ...studies.figure_needs import drawable_figures
 from ...studies.results.tables import table_names
@@ -30,7 +30,7 @@ NO_RESULTS: dict[str, Any] = {
 }
 
 
-def to_progress(job: Job | None, chunks: Sequence[Job] = (), position: int | None = None) -> StudyProgress:
+def to_progress(job: Job | None, chunks: Sequence[ChunkState] = (), position: int | None = None) -> StudyProgress:
     """Return the progress of a study, computed from its job and its chunks."""
     sizes = [inputs for *_, inputs, _ in json.loads(job.payload)["chunks"]] if job else []
     if job is None or job.status == "done":
@@ -57,12 +57,12 @@ def _at(fraction: float, stage: str, detail: str, inputs: int, of: int) -> Study
     )
 
 
-def chunk_number(chunk: Job) -> int:
+def chunk_number(chunk: ChunkState) -> int:
     """Return the index of a chunk in its study."""
     return int(chunk.id.split(".")[1])
 
 
-def _estimate_seconds(chunks: Sequence[Job]) -> float | None:
+def _estimate_seconds(chunks: Sequence[ChunkState]) -> float | None:
     """Estimate the remaining time from the recent time per token and the number of running chunks; None before the first chunk has ended."""
     timed = [
         (chunk.finished, chunk.finished - chunk.started, chunk.tokens or 0)
@@ -78,13 +78,13 @@ def _estimate_seconds(chunks: Sequence[Job]) -> float | None:
     return round(left * sum(seconds for _, seconds, _ in last) / tokens / workers, 1)
 
 
-def status_of(job: Job, chunks: Sequence[Job]) -> str:
+def status_of(job: Job, chunks: Sequence[ChunkState]) -> str:
     """Return the status of a study. It is running once a chunk has started, although its own job is queued until the last one is done."""
     started = job.status == "queued" and any(chunk.status != "queued" for chunk in chunks)
     return "running" if started else job.status
 
 
-def to_event(job: Job, chunks: Sequence[Job], position: int | None) -> StudyEvent:
+def to_event(job: Job, chunks: Sequence[ChunkState], position: int | None) -> StudyEvent:
     """Return the data of a server-sent event."""
     return StudyEvent.model_validate(
         {
@@ -97,7 +97,7 @@ def to_event(job: Job, chunks: Sequence[Job], position: int | None) -> StudyEven
     )
 
 
-def to_item(job: Job, chunks: Sequence[Job]) -> StudyItem:
+def to_item(job: Job, chunks: Sequence[ChunkState]) -> StudyItem:
     """Return a study as an item of a list."""
     planned = json.loads(job.payload)
     return StudyItem.model_validate(
@@ -115,7 +115,7 @@ def to_item(job: Job, chunks: Sequence[Job]) -> StudyItem:
 
 
 def to_document(
-    id_: str, job: Job | None, stored: Stored | None, chunks: Sequence[Job] = (), position: int | None = None
+    id_: str, job: Job | None, stored: Stored | None, chunks: Sequence[ChunkState] = (), position: int | None = None
 ) -> StudyDocument:
     """Return the document of a study. At least one of `job` and `stored` is required."""
     known = stored.document if stored else {**NO_RESULTS, **json.loads(job.payload)} if job else NO_RESULTS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from itertools import accumulate
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from fastapi import APIRouter, Response
@@ -11,7 +12,7 @@ from pydantic import BaseModel
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from ...errors import Unknown
-from ...jobs import Job, JobKind
+from ...jobs import ChunkState, Job, JobKind
 from ...server.service import Service
 from ...store import Stored
 from ...store.map_file import Corrupt
@@ -29,6 +30,8 @@ from ..schemas.studies import StudyDocument, StudyEvent, StudyItem
 router = APIRouter()
 Document = TypeVar("Document", bound=SingleDocument, covariant=True)
 
+# The requests of a page are no longer than this in all, or it has one.
+PAGE_BYTES = 2 * 1024 * 1024
 DELETED: dict[int | str, dict[str, Any]] = {204: {"description": "It was deleted."}}
 EVENTS = media("text/event-stream")
 
@@ -99,12 +102,14 @@ async def show_single(job: Resource, to_document: ToDocument[Document]) -> Respo
 async def recent(
     kind: KindDep, service: ServiceDep, visitor: VisitorDep, limit: JobLimit = 50, cursor: TimeCursor = None
 ) -> Page[Any]:
-    """List your analyses or studies, newest first."""
+    """List your analyses or studies, newest first. A page has fewer than `limit` where their texts are long."""
 
     def page() -> Page[Any]:
         jobs = service.database.page(limit, float(cursor or "inf"), visitor.owner, kind)
-        items = [DOCUMENTS[kind].to_item(service, job) for job in jobs]
-        return Page(items=items, next=repr(jobs[-1].created) if len(jobs) == limit else None)
+        sums = accumulate(len(job.payload) for job in jobs)
+        shown = jobs[: max(sum(size <= PAGE_BYTES for size in sums), 1)]
+        items = [DOCUMENTS[kind].to_item(service, job) for job in shown]
+        return Page(items=items, next=repr(shown[-1].created) if len(jobs) == limit or len(shown) < len(jobs) else None)
 
     return await asyncio.to_thread(page)
 
@@ -168,11 +173,11 @@ def describe_study(service: Service, id_: str) -> StudyDocument:
     return studies.to_document(id_, job, stored, *(_chunks_and_position(service, job) if job and not stored else ()))
 
 
-def _chunks(service: Service, job: Job) -> list[Job]:
+def _chunks(service: Service, job: Job) -> list[ChunkState]:
     return [] if job.terminal else service.database.chunks(job.id)
 
 
-def _chunks_and_position(service: Service, job: Job) -> tuple[list[Job], int | None]:
+def _chunks_and_position(service: Service, job: Job) -> tuple[list[ChunkState], int | None]:
     """Return the chunks of a study, and the number of jobs ahead of its first chunk if none has started."""
     chunks = _chunks(service, job)
     first = min(chunks, key=studies.chunk_number, default=None)

@@ -34,7 +34,7 @@ router = APIRouter(prefix="/models", tags=["models"], route_class=CompressedRout
 
 KINDS: tuple[Kind, ...] = ("self", "encoder", "decoder", "cross")
 METHODS: dict[str, Mapping[str, Declaration]] = {"lenses": LENSES, "mechanisms": MECHANISMS, "measures": MEASURES}
-ADMINISTRATOR = "On a server with users, only its administrator removes models: by deleting them from the hub's cache."
+ADMINISTRATOR = "On a server with users, those who asked for a download cancel it, and only the administrator removes models: by deleting them from the hub's cache."
 
 
 @router.get("")
