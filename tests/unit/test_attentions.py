@@ -81,7 +81,7 @@ def test_values_give_effective_attention(rule: str, groups: int) -> None:
         expected = projected(A[layer], V[layer].repeat(HEADS // groups, 0), allowed)
         assert relative(a.maps["effective"][layer], expected) < 1e-5
     np.testing.assert_array_equal(a.keys, np.broadcast_to(allowed.sum(-1), (LAYERS, N)))
-    assert a.causal == (rule == "prefix")
+    assert a.causal == (rule in ("prefix", "window"))
     assert a.measures["null_share"]["weights"].shape == (LAYERS, HEADS)
 
 
@@ -130,7 +130,7 @@ def test_the_id_names_the_content() -> None:
     """Equal content, equal id; another number, token or request, another one."""
     A = weights()
     first = from_attentions(A, names()).id
-    assert from_attentions([one.copy() for one in A], names()).id == first
+    assert from_attentions([one.copy() for one in A], iter(names())).id == first
     other = [A[0], np.roll(A[1], 1, 0)]
     for changed in (
         from_attentions(other, names()),
@@ -207,6 +207,8 @@ REFUSED: list[tuple[str, Any, Any, Any, str]] = [
     ("too few tokens", weights(), names(5), None, "5 tokens"),
     ("a text", weights(), "a" * N, None, "list"),
     ("numbers as tokens", weights(), list(range(N)), None, "list"),
+    ("no tokens", weights(), None, None, "list"),
+    ("a number of tokens", weights(), N, None, "list"),
     ("values of one layer", weights(), names(), values()[:1], "1 of values"),
     ("values of other tokens", weights(), names(), values(n=9), "12 tokens"),
     ("values of three heads", weights(), names(), values(groups=3), "divides 4"),

@@ -15,7 +15,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from transformers import T5Config, T5ForConditionalGeneration
+from transformers import GPT2Config, GPT2Model, T5Config, T5ForConditionalGeneration
 
 import headscope
 from headscope import Model
@@ -38,6 +38,7 @@ from headscope.store.export import stream_csv, stream_parquet, stream_safetensor
 from headscope.store.factor_file import DTYPES, decode, encode
 from headscope.store.map_file import Corrupt
 from tests.support.extent import extent
+from tests.sweep.build import build
 
 from .conftest import TINY
 from .test_map_factors import MODELS, SHAPE
@@ -107,6 +108,18 @@ def test_both_kinds_of_results(tiny: Model, tmp_path: Path) -> None:
         assert not np.isnan(found).any()
 
 
+def test_rows_without_a_null_space_have_exact_zeros(tmp_path: Path) -> None:
+    """As many causal queries as the head is wide see no more keys than that: what effective attention removes there is nothing, and no edge."""
+    torch.manual_seed(0)
+    model = headscope.load(GPT2Model(GPT2Config(vocab_size=100, n_embd=32, n_layer=2, n_head=4)))
+    stored = stored_with(model, tmp_path, "factors", token_ids=numbers(60))
+    maps = maps_of(model, token_ids=numbers(60))
+    early = slice(0, 8)
+    assert not maps["null"][:, :, early].any()
+    assert not stored.maps("null", ALL, ALL, early).any()
+    assert stored.maps("null", ALL, ALL).any()
+
+
 @pytest.mark.parametrize("name", list(MODELS))
 def test_results_of_models_with_terms(name: str, tmp_path: Path) -> None:
     """Capped scores, sinks, and windows, in which effective attention has no factors: such heads are kept as maps."""
@@ -116,6 +129,18 @@ def test_results_of_models_with_terms(name: str, tmp_path: Path) -> None:
     same(stored, maps_of(model, token_ids=tokens))
     assert kinds(stored, "weights") == {WeightFactors}
     assert kinds(stored, "effective") == {ProjectionFactors, Whole}
+
+
+@pytest.mark.parametrize("keep", ["maps", "factors"])
+def test_a_layer_without_the_chosen_heads(keep: Keep, tmp_path: Path) -> None:
+    """Layers have different numbers of heads: maps of a head that a layer does not have are empty, also where it has none of those that were chosen."""
+    model = headscope.load(build("inkling_text").module)
+    stored = stored_with(model, tmp_path, keep, token_ids=numbers(40), heads=[10, 20])
+    assert stored.document["causal"] is True
+    assert "fewer-heads" in [warning["code"] for warning in stored.document["warnings"]]
+    for lens in LENSES:
+        assert np.isnan(stored.maps(lens, ALL, ALL)).all((1, 2, 3)).tolist() == [False, True]
+    np.testing.assert_array_equal(stored.arrays["keys"], np.stack([np.minimum(np.arange(40) + 1, 5), np.arange(40) + 1]))
 
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from traceback import clear_frames
 from typing import Any
@@ -17,7 +17,7 @@ from ..capture import Batch, CaptureSpec, by_input
 from ..capture.parallel import all_threads, one_thread
 from ..core.arrays import Array
 from ..core.attention import Keys, Kind, Layer, Reading, required
-from ..core.factors import Factors, Whole, undefined_map
+from ..core.factors import Factors, Whole
 from ..core.tokens import BatchTokens, Token
 from ..errors import HeadscopeError
 from ..lenses import LENSES
@@ -26,6 +26,7 @@ from ..measures.thumbnail import TILE, pool, quantise
 from ..settings import Keep
 from .batch_parts import Places, Readings, in_order, part_of, parts_of, same_as_weights
 from .kept_arrays import KeptArrays, Key, to_host
+from .map_blocks import MapBlocks, undefined_blocks
 from .memory import MemoryPlan, check_kept, check_whole
 from .request import AnalysisRequest
 from .result import MapSink, Result
@@ -51,16 +52,6 @@ class AnalysisTask:
     tiles: bool = True
     keep: Keep = "maps"
     small_map: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class _MapBlocks:
-    """What sinks get of a block of heads that starts at (layer, head) of the selection: lens -> maps [B, h, Q, K], and lens -> the h heads of each input."""
-
-    layer: int
-    head: int
-    blocks: dict[str, torch.Tensor]
-    factors: dict[str, list[list[Factors]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +127,7 @@ class Reader:
     def read_batch(self, batch: Batch) -> list[HeadscopeError | None]:
         """Read the heads of several inputs and return the error of each, None where there was none."""
         failures = [_failure(self._begin, number, batch.layer.index) for number in batch.places]
-        found = list[_MapBlocks]()
+        found = list[MapBlocks]()
         error = _failure(lambda: found.extend(self._read(batch)))
         for place, number in enumerate(batch.places):
             if error is not None and len(batch.places) == 1:
@@ -156,11 +147,11 @@ class Reader:
             task.sink.open({lens: self._plan.shape(lens) for lens in kept}, factored)
         task.progress(min(1.0, (layer + 1) / (self._last + 1)), "forward", f"layer {layer + 1} of {self._last + 1}")
 
-    def _read(self, batch: Batch) -> list[_MapBlocks]:
+    def _read(self, batch: Batch) -> list[MapBlocks]:
         """Read a batch of heads, keep the measures, and return the maps for the sinks."""
         chosen, place = self._select(batch)
         if chosen is None:
-            return []
+            return self._without_heads(batch)
         small = chosen.layer.weights.numel() <= SMALL
         with self._reading, one_thread() if small else nullcontext():
             return self._read_maps(chosen, place, self._begin_block(chosen, place))
@@ -170,11 +161,23 @@ class Reader:
         place = self._place.get(batch.layer.index)
         return (None, 0) if place is None else (batch.select(self._heads), place)
 
+    def _without_heads(self, batch: Batch) -> list[MapBlocks]:
+        """Return empty maps for a selected layer that has none of the selected heads, with its first block."""
+        index, absent = batch.layer.index, len(self._plan.heads)
+        if index not in self._place or self._plan.present(index) or batch.layer.heads[0] > 0:
+            return []
+        place = self._place[index]
+        self._note_keys(batch, place)
+        return [undefined_blocks(self._plan, self._kept, self._factored, place, absent, len(batch.places))]
+
+    def _note_keys(self, batch: Batch, place: int) -> None:
+        """Note which keys the queries of a layer see."""
+        self._keys[list(batch.places), place] = self._counts(batch.layer.keys)
+        self._causal &= batch.layer.causal
+
     def _begin_block(self, chosen: Batch, place: int) -> int:
         """Note which keys the queries of a layer see, and return the place of the first head."""
-        keys = chosen.layer.keys
-        self._keys[list(chosen.places), place] = self._counts(keys)
-        self._causal &= keys.rule == "prefix"
+        self._note_keys(chosen, place)
         return self._plan.heads.index(chosen.layer.heads[0])
 
     def _counts(self, keys: Keys) -> Array:
@@ -194,9 +197,9 @@ class Reader:
             self._begin(number, batch.layer.index)
             if error is not None:
                 raise error
-            if chosen is not None:
-                for maps in self._finish_rows(chosen, place, found[0]):
-                    self._write(number, maps, 0)
+            blocks = self._without_heads(batch) if chosen is None else self._finish_rows(chosen, place, found[0])
+            for maps in blocks:
+                self._write(number, maps, 0)
 
         return finish
 
@@ -215,7 +218,7 @@ class Reader:
             tiles = [one for name, cells in pooled.items() for one in _tiles(name, cells, LENSES[name].signed)]
             return _RowsRead([*_facts(rows.facts), *measured, *tiles], factors, rows.seconds)
 
-    def _finish_rows(self, chosen: Batch, place: int, found: _RowsRead | None) -> list[_MapBlocks]:
+    def _finish_rows(self, chosen: Batch, place: int, found: _RowsRead | None) -> list[MapBlocks]:
         """Keep what was read by rows, or read whole maps if nothing was; return the maps for the sinks."""
         head = self._begin_block(chosen, place)
         if found is None:
@@ -226,9 +229,9 @@ class Reader:
             self.lens_s[name] = self.lens_s.get(name, 0.0) + spent
         self._arrays.put(found.arrays, chosen.places, place, head)
         factors = {name: [heads] for name, heads in found.factors.items()}
-        return self._with_absent([_MapBlocks(place, head, {}, factors)], chosen)
+        return self._with_absent([MapBlocks(place, head, {}, factors)], chosen)
 
-    def _read_maps(self, chosen: Batch, place: int, head: int) -> list[_MapBlocks]:
+    def _read_maps(self, chosen: Batch, place: int, head: int) -> list[MapBlocks]:
         """Read a batch with weights."""
         block = chosen.layer
         readings = {
@@ -286,7 +289,7 @@ class Reader:
             self._alike[key] = [tuple(places) for places in marks.values()]
         return self._alike[key]
 
-    def _maps(self, batch: Batch, readings: Readings, place: int, head: int) -> list[_MapBlocks]:
+    def _maps(self, batch: Batch, readings: Readings, place: int, head: int) -> list[MapBlocks]:
         """Return the maps for the sinks."""
         size = len(batch.places)
         whole = {name: readings[name].map for name in readings if name in self._kept and name not in self._factored}
@@ -296,17 +299,14 @@ class Reader:
             for name in readings
             if name in self._factored
         }
-        return self._with_absent([_MapBlocks(place, head, blocks, factors)], batch)
+        return self._with_absent([MapBlocks(place, head, blocks, factors)], batch)
 
-    def _with_absent(self, maps: list[_MapBlocks], batch: Batch) -> list[_MapBlocks]:
+    def _with_absent(self, maps: list[MapBlocks], batch: Batch) -> list[MapBlocks]:
         """Add empty maps of the selected heads that a layer does not have, after its last head."""
-        size, index = len(batch.places), batch.layer.index
+        index, place = batch.layer.index, maps[0].layer
         absent = self._plan.absent(index) if batch.layer.heads[-1] == self._plan.present(index)[-1] else 0
         if absent:
-            sides, first = (self._plan.queries, self._plan.keys), len(self._plan.heads) - absent
-            empty = {name: torch.full((size, absent, *sides), torch.nan) for name in maps[0].blocks}
-            nothing = dict.fromkeys(maps[0].factors, [[undefined_map(*sides)] * absent] * size)
-            maps.append(_MapBlocks(maps[0].layer, first, empty, nothing))
+            maps.append(undefined_blocks(self._plan, self._kept, self._factored, place, absent, len(batch.places)))
         return maps
 
     def _factors(self, name: str, layer: Layer, reading: Reading) -> list[Factors]:
@@ -331,7 +331,7 @@ class Reader:
             readings = self._read_layer(layer, number, place)
         if place is not None:
             found = {name: reading.map[None] for name, reading in readings.items() if name in self._kept}
-            self._write(number, _MapBlocks(place, 0, found), 0)
+            self._write(number, MapBlocks(place, 0, found), 0)
 
     def _read_layer(self, layer: Layer, number: int, place: int | None) -> Readings:
         """Read a whole layer, keep what is measured, and return the readings of lenses of layers."""
@@ -385,7 +385,7 @@ class Reader:
                 yield from _tiles(name, pool(shown, TILE, reading.signed), reading.signed)
         yield from _facts(readings)
 
-    def _write(self, number: int, maps: _MapBlocks, place: int) -> None:
+    def _write(self, number: int, maps: MapBlocks, place: int) -> None:
         """Write the maps of an input, at index `place` of its batch, to its sink, if they are kept."""
         if number not in self._written:
             return

@@ -65,7 +65,7 @@ def find_warnings(
         yield ResultWarning(
             "unknown-kinds", f"{missing['kinds']} Every token counts as an ordinary word in {' and '.join(by_kind)}."
         )
-    if "equal-heads" in missing and any(shape[1] > 1 for shape in result.shapes.values()):
+    if "equal-heads" in missing and any(LENSES[lens].of == "heads" for lens in result.shapes):
         yield ResultWarning(
             "fewer-heads", "Some layers have fewer heads than others; the heads that do not exist are left empty."
         )

@@ -19,7 +19,7 @@ BLOCK_BYTES = 4 * 1024 * 1024
 # How many times as much is computed at once on a GPU, where starting an operation takes longer than a small operation itself.
 GPU_TIMES = 16
 # Tensors of a Layer with an axis of heads, besides its weights; empty or None where they are missing.
-BY_HEAD = (
+BY_HEAD: tuple[str, ...] = (
     "output",
     "gate",
     "query",
@@ -27,14 +27,11 @@ BY_HEAD = (
     "projection_factors",
     "query_weights",
     "key_weights",
-    "value_weights",
-    "scores",
 )
+BY_HEAD += ("value_weights", "scores")
 
 ModelKind = Literal["encoder", "decoder", "encoder-decoder", "vision"]
 Kind = Literal["self", "encoder", "decoder", "cross"]
-
-
 T = TypeVar("T")
 
 
@@ -294,6 +291,11 @@ class Layer:
     terms: ScoreTerms | None = None
     scores: Tensor | None = None
     _made: dict[Callable[[Layer], Any], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @property
+    def causal(self) -> bool:
+        """Whether queries see only themselves and earlier tokens."""
+        return self.keys.causal and (self.axes.same or self.keys.rule == "prefix")
 
     def once(self, make: Callable[[Layer], T]) -> T:
         """Return `make(layer)`, computed once for all lenses and measures that use it."""

@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 # Entries of a map computed at once where all of it is computed: in float64 they fit the processor's cache.
 BLOCK = 128 * 1024
+# By how much factors may differ from a map.
+NOISE = 1e-5
 EVERY = slice(None)
 
 
@@ -267,10 +269,13 @@ class ProjectionFactors(Factors):
 
 @dataclass(frozen=True)
 class Remainder(Factors):
-    """The difference of two maps: what one has beyond the other."""
+    """The difference of two maps: what one has beyond the other.
+
+    In rows that are kept as they are, a difference below NOISE is 0: a row without a null space has exactly nothing beyond it.
+    """
 
     whole: Factors
-    part: Factors
+    part: ProjectionFactors
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -280,7 +285,9 @@ class Remainder(Factors):
         return Remainder(self.whole.head(head), self.part.head(head))
 
     def exact(self, head: int, rows: Array, columns: Array) -> Array:
-        return self.whole.exact(head, rows, columns) - self.part.exact(head, rows, columns)
+        entries = self.whole.exact(head, rows, columns) - self.part.exact(head, rows, columns)
+        first = rows[:, None] < self.part.first.shape[1]
+        return np.where(first & (np.abs(entries) < NOISE), 0, entries)
 
 
 def undefined_map(queries: int, keys: int) -> Factors:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..core.attention import Layer, Reading, Span, required
-from ..core.factors import Factors, Remainder, WeightFactors
+from ..core.factors import ProjectionFactors, Remainder, WeightFactors
 from ..core.lazy import Tensor, torch
 from ..core.rows import largest_weights, squared_norms
 from ._causal import PrefixRows
@@ -59,7 +59,7 @@ class EffectiveRows:
         """Return rank, condition and leverage."""
         return self._basis.facts(len(self._layer.heads))
 
-    def factors(self, parts: Sequence[Tensor]) -> Factors:
+    def factors(self, parts: Sequence[Tensor]) -> ProjectionFactors:
         """Return the factors of the projected maps."""
         coordinates = torch.cat(list(parts), 1)
         return projection_factors(Span(coordinates, self._basis.basis), coordinates[:, :0, :0])
@@ -90,7 +90,7 @@ class CausalRows:
         """Return rank, condition and leverage of all values."""
         return facts_of(self._V, self._rows.factor, self._layer.epsilon, self._layer.output)
 
-    def factors(self, parts: Sequence[Tensor]) -> Factors:
+    def factors(self, parts: Sequence[Tensor]) -> ProjectionFactors:
         """Return the factors of the projected maps."""
         return projection_factors(Span(torch.cat(list(parts[1:]), 1), self._rows.basis, causal=True), parts[0])
 
@@ -113,7 +113,7 @@ class NullRows:
         found = self._effective.facts()
         return replace(found, identical=None, leverage=1 - required(found.leverage))
 
-    def factors(self, parts: Sequence[tuple[Any, Tensor]]) -> Factors:
+    def factors(self, parts: Sequence[tuple[Any, Tensor]]) -> Remainder:
         """Return the factors of both maps."""
         largest, solved = [largest for largest, _ in parts], [solved for _, solved in parts]
         return Remainder(self._weights.factors(largest), self._effective.factors(solved))

@@ -37,11 +37,6 @@ def mean(values: Tensor, rows: Tensor) -> Tensor:
     return (values * rows).sum(-1) / rows.sum(-1)
 
 
-def is_causal(layer: Layer) -> bool:
-    """Return whether queries see only themselves and earlier tokens."""
-    return layer.keys.causal and (layer.axes.same or layer.keys.rule == "prefix")
-
-
 def marked_in(layer: Layer, which: Marks, rows: Tensor) -> tuple[Tensor, Tensor]:
     """Return which queries [1 or H, R] and which keys [1 or H, K'] of some rows [H, R, K'] are such tokens."""
     (queries, keys), first = layer.marked(which), layer.keys.first

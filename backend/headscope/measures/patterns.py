@@ -15,7 +15,7 @@ from ..core.rows import largest, largest_weights
 from ..core.tokens import Token
 from . import patterns_published as published
 from ._classes import BLOCK, CLASSES, DIAGONAL, HETEROGENEOUS, MIXED, UNCLASSIFIED, VERTICAL, settle
-from ._maps import are_second, are_special, distributions, is_causal, marked_in, special
+from ._maps import are_second, are_special, distributions, marked_in, special
 from .base import ByRows, Measure, is_attention
 from .concentration import entropy_of_rows, entropy_without_first, row_entropy
 
@@ -104,7 +104,7 @@ class TokenMasks:
 
 def masks(layer: Layer, rows: Tensor, params: PatternParams) -> TokenMasks:
     """Return the masks of some rows [H, R, K']: queries count unless special (or, in causal models, among the first); their sink is no special key."""
-    (queries, keys), causal = marked_in(layer, are_special, rows), is_causal(layer)
+    (queries, keys), causal = marked_in(layer, are_special, rows), layer.causal
     first, places = torch.arange(rows.shape[2]) == 0, layer.keys.first + torch.arange(rows.shape[1])
     counted = ~queries & (places >= params.first_row) if causal else ~queries
     second = marked_in(layer, are_second, rows)
@@ -219,7 +219,7 @@ def scores(layer: Layer, sums: Tensor) -> dict[str, Tensor]:
     number, offsets = by_name["judged"], torch.stack([by_name[name] for name in _ALONG], -1)
     masses, hits, free = offsets.chunk(3, -1)
     averages = columns / number[:, None]  # [H, K]
-    causal, missing = is_causal(layer), torch.full_like(number, torch.nan)
+    causal, missing = layer.causal, torch.full_like(number, torch.nan)
     return {
         "sink": by_name["sink"] / by_name["rows"] if causal else missing,
         "sink_rows": by_name["silent"] / by_name["rows"] if causal else missing,
@@ -235,7 +235,7 @@ def scores(layer: Layer, sums: Tensor) -> dict[str, Tensor]:
 def _special_keys(layer: Layer) -> Tensor:
     """Return which keys of the whole input are special, without the sink of a causal model, [1 or H, K]."""
     keys = layer.marked(are_special)[1]
-    return keys & (torch.arange(keys.shape[1]) > 0) if is_causal(layer) else keys
+    return keys & (torch.arange(keys.shape[1]) > 0) if layer.causal else keys
 
 
 def _upon(rows: Tensor, special: Tensor) -> Tensor:
@@ -300,7 +300,7 @@ def block(layer: Layer, tokens: TokenMasks, rows: Tensor, judged: Tensor) -> tup
 
 def two_texts(layer: Layer) -> Tensor:
     """Return whether the keys have ordinary tokens of two texts, [1 or H]."""
-    (_, special), (_, second), causal = layer.marked(are_special), layer.marked(are_second), is_causal(layer)
+    (_, special), (_, second), causal = layer.marked(are_special), layer.marked(are_second), layer.causal
     ordinary = ~special & (torch.arange(special.shape[1]) > 0) if causal else ~special
     return (ordinary & second).any(-1) & (ordinary & ~second).any(-1)
 

@@ -10,7 +10,7 @@ from ..core.attention import Layer, Reading
 from ..core.declarations import Params
 from ..core.lazy import Tensor, torch
 from ..core.tokens import Token
-from ._maps import clean, is_causal
+from ._maps import clean
 from .base import ByRows, Measure, is_attention
 
 MATCHED = ("previous", "next", "duplicate", "induction")  # the others match in every row or nearly every row
@@ -67,7 +67,7 @@ def _combine(layer: Layer, facts: Mapping[str, Reading], sums: Tensor, params: H
 
 def role_names(layer: Layer) -> tuple[str, ...]:
     """Return the roles that heads of the layer can have."""
-    return tuple(name for name in ROLES if name not in (("next",) if is_causal(layer) else ("duplicate", "induction")))
+    return tuple(name for name in ROLES if name not in (("next",) if layer.causal else ("duplicate", "induction")))
 
 
 def roles(layer: Layer, rows: Tensor) -> dict[str, tuple[Tensor, Tensor]]:

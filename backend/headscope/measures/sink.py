@@ -9,7 +9,7 @@ from pydantic import Field
 from ..core.attention import Layer, Reading
 from ..core.declarations import Params
 from ..core.lazy import Tensor, torch
-from ._maps import clean, is_causal, special
+from ._maps import clean, special
 from .base import ByRows, Measure, is_on_weight_scale
 
 COLUMNS = ("value", "is_sink", "position")
@@ -40,7 +40,7 @@ def _places(layer: Layer, params: SinkParams) -> Tensor:
     """Return the indices of the tokens that may be the sink, [P]."""
     if params.position is not None:
         return torch.tensor([params.position] if params.position < len(layer.axes.keys) else [], dtype=torch.long)
-    return torch.zeros(1, dtype=torch.long) if is_causal(layer) else layer.special[1].nonzero()[:, 0]
+    return torch.zeros(1, dtype=torch.long) if layer.causal else layer.special[1].nonzero()[:, 0]
 
 
 def _received(layer: Layer, lens: str, readings: Mapping[str, Reading], params: SinkParams) -> Tensor:

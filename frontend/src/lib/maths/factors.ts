@@ -4,6 +4,8 @@ import type { Span } from './highlight'
 export interface Factors {
   queries: number
   keys: number
+  /** So many of the first rows are kept as they are. */
+  kept?: number
   /** Write the entries of some queries and keys, row by row. */
   fill(out: Float32Array, rows: Span, columns: Span): void
 }
@@ -114,6 +116,7 @@ export function projectionFactors({ coefficients, basis, first, causal }: Projec
   return {
     queries: kept + coefficients.data.length / coefficients.width,
     keys: basis.data.length / basis.width,
+    kept,
     fill(out, [from, to], columns) {
       const wide = columns[1] - columns[0]
       const row = new Float64Array(wide)
@@ -128,14 +131,22 @@ export function projectionFactors({ coefficients, basis, first, causal }: Projec
   }
 }
 
-/** The difference of two maps. */
+/** By how much factors may differ from a map. */
+const NOISE = 1e-5
+
+/** The difference of two maps. In rows that are kept as they are, what is less than NOISE is 0: a row without a null space has exactly nothing beyond it. */
 export const remainder = (whole: Factors, part: Factors): Factors => ({
   ...whole,
   fill(out, rows, columns) {
-    const minus = new Float32Array((rows[1] - rows[0]) * (columns[1] - columns[0]))
+    const wide = columns[1] - columns[0]
+    const minus = new Float32Array((rows[1] - rows[0]) * wide)
     whole.fill(out, rows, columns)
     part.fill(minus, rows, columns)
-    for (let i = 0; i < minus.length; i++) out[i] -= minus[i]
+    const first = (Math.min(rows[1], part.kept ?? 0) - rows[0]) * wide
+    for (let i = 0; i < minus.length; i++) {
+      out[i] -= minus[i]
+      if (i < first && Math.abs(out[i]) < NOISE) out[i] = 0
+    }
   },
 })
 
