@@ -1,13 +1,20 @@
-"""Writes backend/headscope/models/families.py from the tables of the transformers that is installed.
+"""Writes families.py and defaults.json in backend/headscope/models from the tables and configurations of the transformers that is installed.
 
-python -m tests.support.families > backend/headscope/models/families.py
+python -m tests.support.families
 """
 
 from __future__ import annotations
 
+import json
 import textwrap
+from pathlib import Path
 
+from transformers import CONFIG_MAPPING
 from transformers.models.auto import modeling_auto
+
+from headscope.models import facts
+
+MODELS = Path(__file__).resolve().parents[2] / "backend" / "headscope" / "models"
 
 WHAT = {
     "DECODERS": "Text models in which a token sees itself and tokens before it only.",
@@ -52,14 +59,37 @@ def table() -> dict[str, set[str]]:
     }
 
 
+def parts() -> list[str]:
+    """Model types that may be a part of another model."""
+    made, known = table(), set(CONFIG_MAPPING.keys())
+    texts = {name for name in known if "text" in name} | made["DECODERS"] | made["ENCODERS"]
+    return sorted((texts & known) | {f"{family}_vision_model" for family in facts.PAIRED})
+
+
+def defaults(types: list[str]) -> dict[str, dict[str, int]]:
+    """Model type -> name in its configuration -> value that transformers takes where a part of that type omits it.
+
+    From the fields of its class: what a configuration computes from other values is no default.
+    """
+    found = {name: _numbers(CONFIG_MAPPING[name], facts.DEFAULTED) for name in types}
+    return {name: numbers for name, numbers in found.items() if numbers}
+
+
+def _numbers(cls: type, names: tuple[str, ...]) -> dict[str, int]:
+    return {name: value for name in names if type(value := getattr(cls, name, None)) is int}
+
+
 def main() -> None:
-    """Print the module."""
-    print(HEAD)
+    """Write both files."""
+    module = [HEAD]
     for name, members in table().items():
         body = textwrap.fill(" ".join(sorted(members)), 118, break_on_hyphens=False, break_long_words=False)
-        print(
+        module.append(
             f'# {WHAT[name]}\n{name} = frozenset(\n    """\n{body}\n""".split()  # noqa: SIM905 - a table of words\n)'
         )
+    (MODELS / "families.py").write_text("\n".join(module) + "\n")
+    lines = [f"{json.dumps(name)}: {json.dumps(numbers)}" for name, numbers in defaults(parts()).items()]
+    (MODELS / "defaults.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ class Verdict:
     """`equal`, `fallback` or `refused`, and why not equal; for every kind of attention the needs that can't be met, and why.
 
     `norm` says where models with a residual connection around attention normalise: before it (`pre`) or its sum (`post`). `wrong` says how what
-    Headscope gave differs from the model's own: there must be no such verdict.
+    Headscope gave differs from the model's own: there must be no such verdict. `refused` has the kinds of attention that are refused although others are not, and why.
     """
 
     result: str
@@ -45,6 +45,7 @@ class Verdict:
     lacks: dict[str, dict[str, str]] = field(default_factory=dict)
     norm: str | None = None
     wrong: str | None = None
+    refused: dict[str, str] | None = None
 
 
 def _lacking(sites: AttentionSites, kind: Kind) -> dict[str, str]:
@@ -59,15 +60,16 @@ def judge(built: Built) -> Verdict:
         sites = examine(model)
         kinds = list(dict.fromkeys(site.kind for site in sites.all))
         lacks = {kind: _lacking(sites, kind) for kind in kinds}
+        refused = {str(kind): reason for kind, reason in sites.faults.items()} or None
         wrong = next(filter(None, (_difference(model, sites, built, length) for length in LENGTHS)), None)
         if wrong is None:
             wrong = together_apart(model, sites, [ids(LENGTHS[1], seed) for seed in range(SEVERAL)])
     except HeadscopeError as error:
         return Verdict("refused", error.detail)
     if not sites.captured:
-        return Verdict("fallback", lacks[kinds[0]]["capture"], lacks, wrong=wrong)
+        return Verdict("fallback", lacks[kinds[0]]["capture"], lacks, wrong=wrong, refused=refused)
     norm = None if "residual" in lacks[kinds[0]] else "post" if sites.all[0].norm_form else "pre"
-    return Verdict("equal", None, lacks, norm, wrong)
+    return Verdict("equal", None, lacks, norm, wrong, refused)
 
 
 def _difference(model: Any, sites: Any, built: Built, length: int) -> str | None:

@@ -41,7 +41,7 @@ def record(found: Verdicts) -> str:
 def families(found: Verdicts, version: str = transformers.__version__) -> str:
     """The version of transformers, and model type -> result, reason, and the needs that no kind of its attention can meet, as JSON, one line per type.
 
-    `image` is what becomes of an image beside a text.
+    `image` is what becomes of an image beside a text; `refused` has the kinds of attention that are refused although others are not, and why.
     """
     known = {name: verdict for name, verdict in sorted(found.items()) if {"result", "image"} & {*verdict}}
     types = {name: _family(verdict) for name, verdict in known.items()}
@@ -58,7 +58,8 @@ def recorded() -> tuple[str, Verdicts]:
             kind: {need: reasons[place] for need, place in needs.items()} for kind, needs in short["lacks"].items()
         }
         reason = {"reason": reasons[short["reason"]]} if "reason" in short else {}
-        found[name] = {**short, "lacks": lacks, **reason}
+        refused = {kind: reasons[place] for kind, place in short.get("refused", {}).items()}
+        found[name] = {**short, "lacks": lacks, **reason, **({"refused": refused} if refused else {})}
     for name, said in table["images"].items():
         found[name]["image"] = said if said in READ else reasons[said]
     return table["transformers"], found
@@ -80,15 +81,18 @@ def _lines(entries: dict[str, Any], indent: str = " ") -> str:
 def _reasons(verdict: dict[str, Any]) -> list[str]:
     inner = [reason for needs in verdict.get("lacks", {}).values() for reason in needs.values()]
     image = [verdict["image"]] if verdict.get("image", READ[0]) not in READ else []
-    return [*(verdict[name] for name in ("reason", "left_out") if name in verdict), *image, *inner]
+    refused = verdict.get("refused", {}).values()
+    return [*(verdict[name] for name in ("reason", "left_out") if name in verdict), *image, *refused, *inner]
 
 
 def _short(verdict: dict[str, Any], place: dict[str, int]) -> dict[str, Any]:
     lacks = {kind: {need: place[why] for need, why in needs.items()} for kind, needs in verdict["lacks"].items()}
     reason = {"reason": place[verdict["reason"]]} if "reason" in verdict else {}
+    refused = {kind: place[why] for kind, why in verdict.get("refused", {}).items()}
     return (
         {name: verdict[name] for name in ("result", "class", "takes", "norm") if name in verdict}
         | reason
+        | ({"refused": refused} if refused else {})
         | {"lacks": lacks}
     )
 
@@ -99,5 +103,5 @@ def _family(verdict: dict[str, Any]) -> dict[str, Any]:
         for needs in verdict.get("lacks", {}).values()
     ]
     shared = set.intersection(*(set(needs) for needs in every)) if every else set()
-    told = {key: verdict[key] for key in ("result", "reason", "image") if key in verdict}
+    told = {key: verdict[key] for key in ("result", "reason", "image", "refused") if key in verdict}
     return {**told, "lacks": {need: every[0][need] for need in sorted(shared)}}

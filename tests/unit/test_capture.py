@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import torch
 from transformers import (
+    BigBirdPegasusConfig,
+    BigBirdPegasusForConditionalGeneration,
     GraniteSWAConfig,
     GraniteSWAForCausalLM,
     LlamaConfig,
@@ -218,6 +220,29 @@ def test_inexact_capture_is_refused(ids: Ids) -> None:
     for layer, expected in enumerate(theirs.attentions):
         np.testing.assert_array_equal(a.maps["weights"][layer], expected[0].numpy())
     assert [warning.code for warning in a.warnings] == ["weights-only"]
+
+
+def test_attention_in_blocks_is_refused_and_kept(ids: Ids) -> None:
+    """BigBird-Pegasus attends fully to short texts, such as the probe, and in blocks to longer ones, also afterwards."""
+    torch.manual_seed(0)
+    module = BigBirdPegasusForConditionalGeneration(
+        BigBirdPegasusConfig(
+            vocab_size=200, d_model=32, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4, decoder_attention_heads=4,
+            encoder_ffn_dim=32, decoder_ffn_dim=32, block_size=2, num_random_blocks=1,
+        )
+    )  # fmt: skip
+    parts = dict(module.named_modules())
+    model, target = headscope.load(module), ids(5)
+    short = headscope.analyze(model, token_ids=ids(9), target_ids=target, lenses=("weights",))
+    generated = headscope.analyze(model, token_ids=ids(9), lenses=("weights",), generate={"max_new_tokens": 2})
+    for found in (short, generated):
+        np.testing.assert_allclose(found.maps["weights"].sum(-1), 1, atol=1e-5)
+    with pytest.raises(Unsupported, match="blocks"):
+        headscope.analyze(model, token_ids=ids(24), target_ids=target, lenses=("weights",))
+    cross = headscope.analyze(model, token_ids=ids(24), target_ids=target, kind="cross", lenses=("weights",))
+    np.testing.assert_allclose(cross.maps["weights"].sum(-1), 1, atol=1e-5)
+    assert module.model.encoder.attention_type == "block_sparse"
+    assert dict(module.named_modules()) == parts
 
 
 def test_nan_is_refused(ids: Ids) -> None:

@@ -7,10 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import Unigram
+from transformers import PreTrainedTokenizerFast
 
 import headscope
 from headscope.errors import HeadscopeError, InvalidRequest, InvalidText, Unsupported
 from headscope.library.analysis import Analysis
+from headscope.models import conversation, tokens
+from headscope.models.conversation import ChatTemplate, Message
 from headscope.models.loading import Model
 from tests.support.gguf_files import CHATML, write
 from tests.support.models import tiny_model
@@ -129,6 +134,34 @@ def test_answers_are_the_assistants(model: Model) -> None:
     added = a.tokens[len(plain.tokens) :]
     assert len(added) == a.generated > 0
     assert {token.role for token in added if token.kind != "special"} <= {"assistant"}
+
+
+def test_answers_follow_what_was_read(model: Model) -> None:
+    """Of a conversation that was cut, the part that the model read."""
+    encoded = model.encode(messages=[Message(**one) for one in say("The cat sat on the mat.")], max_tokens=5)
+    assert model.tokenizer is not None
+    added = [token.id for token in model.encode(" A dog").tokens]
+    grown = tokens.extend(model.tokenizer, encoded, added, model.special_ids)
+    read = str(encoded.text)[: max(token.end for token in encoded.tokens)]
+    assert (grown.text, len(read) < len(str(encoded.text))) == (f"{read} A dog", True)
+
+
+def test_unknown_characters_are_no_special_tokens() -> None:
+    """They give a token that the tokenizer counts among its special ones; its name in a message is ordinary text."""
+    marks = ["<unk>", "<|im_start|>", "<|im_end|>"]
+    vocabulary = [*marks, *"\nabcdefghijklmnopqrstuvwxyz<>| "]
+    plain = Tokenizer(Unigram([(piece, -1.0) for piece in vocabulary], unk_id=0))
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=plain, unk_token="<unk>", additional_special_tokens=marks[1:], chat_template=CHATML
+    )
+    backend = tokens.prepare(fast.backend_tokenizer)
+    for content in ("a ☃ b", "a <unk> b"):
+        encoded = conversation.encode(
+            backend, ChatTemplate(fast), [Message(role="user", content=content)], unknown="<unk>"
+        )
+        assert [t.text for t in encoded.tokens if t.kind == "special"] == [marks[1], marks[2], marks[1]]
+        shown = [t.text for t in encoded.tokens if t.role == "user"]
+        assert shown == ["a", " ", "<unk>", " ", "b"] if "☃" in content else [*content]
 
 
 REFUSED: dict[str, tuple[dict[str, Any], type[HeadscopeError], str]] = {

@@ -12,7 +12,7 @@ from headscope.models import facts, families
 from headscope.models.facts import Tower
 from tests.support.variants import variants
 
-from ..support.families import table
+from ..support.families import defaults, parts, table
 
 BASE = {"hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "max_position_embeddings": 128}
 
@@ -27,6 +27,14 @@ def test_the_table_of_families_is_that_of_transformers() -> None:
     known = set().union(*made.values())
     for name, members in made.items():
         assert members == getattr(families, name) & known, name
+
+
+def test_the_table_of_defaults_is_that_of_transformers() -> None:
+    """As far as the transformers installed knows them (else: python -m tests.support.families)."""
+    every, kept = parts(), facts._defaults()
+    some = every[::25]  # the class of each is in a module of its own
+    assert {name: kept[name] for name in some if name in kept} == defaults(some)
+    assert len(every) >= len(kept) > 0.9 * len(every)
 
 
 @variants(
@@ -95,6 +103,31 @@ def test_nested_configurations() -> None:
     assert (llava.kind, llava.layers) == ("decoder", 3)
     unnamed = facts.read({"model_type": "llava", "text_config": {**BASE}, "vision_config": {}})
     assert unnamed.kind == "decoder"
+
+
+LLAMA = {"model_type": "llama", "max_position_embeddings": 4096, "rms_norm_eps": 1e-05, "vocab_size": 32064}
+GEMMA = {"model_type": "gemma3_text", "hidden_size": 2560, "num_hidden_layers": 34}
+
+
+@variants(
+    ("config", "tower"),
+    [
+        ({"model_type": "siglip", "text_config": {}, "vision_config": {}}, Tower(12, 12, 64, 196)),
+        ({"model_type": "gemma3", "text_config": GEMMA, "vision_config": {}}, Tower(34, 8, 256, 131072)),
+        ({"model_type": "llava", "text_config": LLAMA, "vision_config": {}}, Tower(32, 32, 128, 4096)),
+        ({"model_type": "llava", "text_config": {**LLAMA, "hidden_size": 2048}}, Tower(32, 32, 64, 4096)),
+        ({"model_type": "llava", "text_config": {"model_type": "falcon", "n_layer": 2}}, Tower(2, 71, 64, 2048)),
+    ],
+)
+def test_parts_that_omit_what_is_as_in_their_class(config: dict[str, Any], tower: Tower) -> None:
+    """As older versions of transformers wrote them: the files of SigLIP, Gemma 3 and LLaVA on the hub are such. A number has one value under all its names."""
+    assert facts.read(config).tower("self") == tower
+
+
+def test_a_part_of_an_unknown_type_omits_nothing() -> None:
+    """Its numbers cannot be guessed."""
+    with pytest.raises(UnsafeModel):
+        facts.read({"model_type": "llava", "text_config": {"model_type": "newfamily"}})
 
 
 def test_patches() -> None:

@@ -57,6 +57,14 @@ def own(model: Model, encoded: Any) -> list[Any]:
     return [layer[0].numpy() for layer in output.attentions]
 
 
+def test_an_unknown_character_is_a_word() -> None:
+    """As in a text without an image, although the tokenizer counts the unknown token among its special ones."""
+    model = loaded("llava")
+    found = model.encode("a ☃", image=picture(64, 64)).tokens[-1]
+    assert (found.text, found.kind) == (model.unknown, "word")
+    assert found.kind == model.encode("a ☃").tokens[-1].kind
+
+
 @pytest.mark.parametrize("family", ["llava", "qwen2_vl", "llava_next", "idefics3", "ovis2"])
 def test_every_patch_is_one_token(family: str) -> None:
     """The boxes of the image, and of its overview, meet without gaps; other tokens have their place in the text."""

@@ -13,12 +13,13 @@ from headscope.analysis.request import AnalysisRequest, check_capabilities, expl
 from headscope.capture import examine
 from headscope.core.attention import Kind
 from headscope.core.declarations import CAPABILITIES
-from headscope.errors import HeadscopeError, InvalidRequest, Unsupported
+from headscope.errors import HeadscopeError, InvalidRequest, ModelNotExact, Unsupported
 from headscope.lenses import LENSES
 from headscope.models import facts, support
 from headscope.models.facts import Facts
 from tests.support.models import Family, tiny_model
 from tests.support.variants import variants
+from tests.sweep.build import build
 
 
 @pytest.mark.parametrize("family", ["bert", "gpt2", "llama", "t5", "vit"])
@@ -27,8 +28,7 @@ def test_early_reasons_are_those_of_the_model(tmp_path: Path, family: Family) ->
     model = headscope.load(tiny_model(tmp_path / family, family))
     sites = examine(model)
     for kind in model.facts.kinds:
-        name: Kind = kind  # type: ignore[assignment]
-        early, late = support.find_missing(model.facts, name), sites.missing(name)
+        early, late = support.find_missing(model.facts, kind), sites.missing(kind)
         assert early.items() <= late.items()
         masks = {need for group in (support.CROSS, support.CAUSAL, support.NOT_CAUSAL) for need in group}
         assert set(late) & masks == set(early) & masks
@@ -47,6 +47,20 @@ def test_a_kind_that_is_not_there() -> None:
     """Only encoder-decoders have several kinds of attention."""
     with pytest.raises(Unsupported):
         support.find_missing(Facts("bert", "encoder", 2, 4, 8, 512), "cross")
+
+
+@pytest.mark.parametrize("kind", ["self", "encoder"])
+def test_a_kind_that_is_refused_although_others_are_not(kind: Kind) -> None:
+    """The encoder of Pegasus-X attends in blocks: the model's card knows as early as the loaded model that no method works there, and why."""
+    model = headscope.load(build("pegasus_x").module)
+    early = support.find_missing(model.facts, kind)
+    assert set(early) == set(CAPABILITIES)
+    given = {"token_ids": [5, 6, 7, 8], "target_ids": [5, 6, 7]}
+    with pytest.raises(ModelNotExact) as refused:
+        headscope.analyze(model, kind=kind, **given)
+    assert {refused.value.detail} == set(early.values())
+    assert headscope.analyze(model, kind="cross", **given).maps["weights"].shape[-2:] == (3, 4)
+    assert "capture" not in support.find_missing(model.facts, "cross")
 
 
 def test_a_measure_lacks_what_its_lenses_lack() -> None:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import random
+import resource
 from collections.abc import Callable
 
+import psutil
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
+import headscope
 from headscope import Model
 from headscope.core.tokens import Token
 from headscope.errors import InvalidRequest, InvalidText, TooManyTokens
 from headscope.models import tokens
+from tests.support.forks import forked
 from tests.support.variants import variants
 
 from .texts import TEXTS
@@ -163,6 +169,58 @@ def test_unknown_characters_keep_the_unknown_token_s_name(minilm: Model) -> None
     assert [(t.text, t.start, t.end, t.kind) for t in found if t.text == "[UNK]"] == [("[UNK]", 3, 4, "word")]
 
 
+def test_unknown_tokens_of_a_unigram_model_have_its_name() -> None:
+    """The tokenizer itself calls them by their characters. So they are shown in a text, in ids, and in a continuation."""
+    tokenizer = PREPARED["sentencepiece"]
+    encoded = tokens.encode(tokenizer, "go ☃☃ now", unknown="<unk>")
+    unknown = next(token for token in encoded.tokens if token.id == tokenizer.token_to_id("<unk>"))
+    assert (unknown.text, unknown.start, unknown.end, unknown.kind) == ("<unk>", 3, 5, "word")
+    ids = [token.id for token in encoded.tokens]
+    special = frozenset({0, 1})
+    given = tokens.from_ids(tokenizer, ids, special, 600)
+    grown = tokens.extend(tokenizer, encoded, ids, special, "<unk>")
+    for found in (given.tokens, grown.tokens[: len(ids)], grown.tokens[len(ids) :]):
+        assert [(t.text, t.kind) for t in found if t.id == unknown.id] == [("<unk>", "word")]
+
+
+def test_the_unknown_token_is_special_if_it_has_another_purpose(minilm: Model) -> None:
+    """Its kind does not depend on how ids arrive. GPT-2's unknown token also ends its texts."""
+    written = minilm.encode("go 🚀 now").tokens
+    given = minilm.encode(token_ids=[token.id for token in written]).tokens
+    assert [token.kind for token in given] == [token.kind for token in written]
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=byte_level(), unk_token="<|endoftext|>", eos_token="<|endoftext|>"
+    )
+    module = GPT2LMHeadModel(GPT2Config(vocab_size=600, n_embd=8, n_layer=1, n_head=1))
+    assert headscope.load(module, tokenizer).special_ids == {0}
+
+
+def test_a_space_that_sentencepiece_adds_is_none_of_the_text() -> None:
+    """It is shown as a space, and not as the character after it; ids give the spaces between words."""
+    tokenizer = PREPARED["sentencepiece"]
+    space = tokenizer.token_to_id("▁")
+    found = tokens.encode(tokenizer, "☃ fox", unknown="<unk>").tokens
+    assert [(t.text, t.start, t.end, t.word) for t in found[1:3]] == [(" ", 0, 0, 0), ("<unk>", 0, 1, 0)]
+    assert found[1].id == space
+    ids = [token.id for token in tokens.encode(tokenizer, "quick fox").tokens]
+    given = tokens.from_ids(tokenizer, [*ids[:-1], space], frozenset({0, 1}), 600)
+    assert given.text == "<s> quick fox "
+    assert given.tokens[-1].text == " "
+
+
+def test_a_text_that_was_cut_is_continued_after_the_last_token_that_was_read() -> None:
+    """The model never saw the rest. A whole text keeps what no token covers."""
+    tokenizer = PREPARED["byte-level"]
+    added = [token.id for token in tokens.encode(tokenizer, " lazy dog").tokens]
+    for most, text in ((2, "The quick lazy dog"), (None, "The quick brown fox lazy dog")):
+        encoded = tokens.encode(tokenizer, "The quick brown fox", max_tokens=most)
+        grown = tokens.extend(tokenizer, encoded, added, frozenset())
+        assert grown.text == text
+        assert [text[token.start : token.end] for token in grown.tokens] == [token.text for token in grown.tokens]
+    lower = PREPARED["wordpiece"]
+    assert tokens.extend(lower, tokens.encode(lower, "fox \n"), [], frozenset()).text == "fox \n"
+
+
 def test_bytes_of_one_character_are_its_pieces() -> None:
     """Byte-level tokens of one emoji share its offsets and its word."""
     found = tokens.encode(PREPARED["byte-level"], "a 🦩 b").tokens
@@ -237,6 +295,33 @@ def test_tags_of_words_that_are_cut_off() -> None:
         for token in marked:
             word = None if token.kind == "special" else max(n for n, start in enumerate(starts) if start <= token.start)
             assert (token.pos, token.label) == ((None, None) if word is None else (tags[word],) * 2)
+
+
+def test_pairs_are_cut_as_tokenizers_cut_them() -> None:
+    """The longer text loses its last tokens first."""
+    tokenizer, generator = wordpiece(), random.Random(0)
+    tokenizer.no_padding()
+    mine = tokens.prepare(tokenizer)
+    for _ in range(300):
+        texts, most = ("a " * generator.randint(0, 9), "dog " * generator.randint(0, 9)), generator.randint(3, 20)
+        tokenizer.enable_truncation(most)
+        theirs, ours = tokenizer.encode(*texts), tokens.encode(mine, *texts, max_tokens=most)
+        assert [token.id for token in ours.tokens] == theirs.ids
+        assert ours.type_ids == theirs.type_ids
+        assert [warning.code for warning in ours.warnings] == ["cut"] * bool(theirs.overflowing)
+
+
+def _cut_a_long_pair(words: int) -> int:
+    """Cut two texts in a process that gets half a gigabyte more than it has."""
+    used = psutil.Process().memory_info().vms
+    resource.setrlimit(resource.RLIMIT_AS, (used + 2**29, resource.RLIM_INFINITY))
+    tokenizer = tokens.prepare(wordpiece())
+    return len(tokens.encode(tokenizer, "a " * words, "dog " * words, max_tokens=4).tokens)
+
+
+def test_what_is_cut_off_a_pair_takes_no_memory() -> None:
+    """Tokenizers would make an input of each part of one text beside each of the other: two million of these."""
+    assert forked(_cut_a_long_pair, [1_500]) == [4]
 
 
 def test_tags_of_words_that_share_a_token() -> None:

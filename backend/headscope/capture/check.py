@@ -99,10 +99,10 @@ def _examine(model: Model, pictured: bool) -> AttentionSites:
             else "The model's eager attention fails on a short probe, so captured weights cannot be verified."
         ) from error
     found = returned_weights(theirs)
-    faults = _faults(found, encoded)
+    faults = _faults(found, encoded, model)
     expected = {kind: maps for kind, maps in found.items() if kind not in faults}
     try:
-        return _captured(model, encoded, theirs, expected)
+        return replace(_captured(model, encoded, theirs, expected), faults=faults)
     except ModelNotExact as error:
         if not expected:
             raise ModelNotExact(next(iter(faults.values()), NONE_RETURNED)) from error
@@ -284,10 +284,13 @@ NONE_RETURNED = (
 )
 
 
-def _faults(found: dict[Kind, list[Tensor]], encoded: Encoded) -> dict[Kind, str]:
-    """Return kind of attention -> what is wrong, for kinds in which a layer returned something other than weights over the input's tokens."""
+def _faults(found: dict[Kind, list[Tensor]], encoded: Encoded, model: Model) -> dict[Kind, str]:
+    """Return kind of attention -> what is wrong, for kinds in which a layer returned something other than weights over the input's tokens, or none did."""
+    # The encoder of a model that listens has run before.
+    silent: list[Kind] = [] if model.listens else [kind for kind in model.facts.kinds if kind not in found]
     each = {kind: [_fault(weights, encoded.axes(kind)) for weights in maps] for kind, maps in found.items()}
-    return {kind: next(filter(None, faults)) for kind, faults in each.items() if any(faults)}
+    faults = {kind: next(filter(None, faults)) for kind, faults in each.items() if any(faults)}
+    return {**faults, **dict.fromkeys(silent, NONE_RETURNED)}
 
 
 def _fault(weights: Tensor, axes: Axes) -> str | None:

@@ -15,6 +15,7 @@ from ..core.attention import Keys, Kind, Layer
 from ..errors import InvalidRequest, Unsupported
 from ..mechanisms.base import Pass
 from ..models.loading import Model
+from ..models.modules import attends_in_blocks
 from ..models.tokens import Encoded
 from .batch import Batch, OnBatch, attend, most_inputs
 from .gates import GateReader
@@ -24,6 +25,11 @@ from .sites import AttentionSites
 
 NO_HEAD = "This model has no head that returns logits. Load it with one."
 OTHER_HEAD = "This model predicts neither tokens nor classes of whole inputs, so its heads have no effect on a prediction that Headscope knows."
+
+IN_BLOCKS = (
+    "This model attends to some blocks of a text of this length only, and the weights that it returns then are not those that it computes with. "
+    'Shorten the text, or set attention_type to "original_full" in its configuration.'
+)
 
 
 class PassRecorder:
@@ -227,6 +233,8 @@ def _run_eager(model: Model, one: ModelInput, sites: AttentionSites, kind: Kind)
     axes = one.encoded.axes(chosen[0].kind)
     with model.lock, torch.inference_mode(), attending_with("eager", model.module):
         output = model.module(**inputs, **forward_options(model), output_attentions=True)
+        if chosen[0].kind in ("self", "encoder") and attends_in_blocks(model.module):
+            raise Unsupported(IN_BLOCKS, pointer="/text")
     for site, weights in zip(chosen, returned_weights(output)[chosen[0].kind], strict=True):
         if not bool(weights.isfinite().all()):
             raise not_finite(site)

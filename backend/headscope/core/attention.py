@@ -19,16 +19,8 @@ BLOCK_BYTES = 4 * 1024 * 1024
 # How many times as much is computed at once on a GPU, where starting an operation takes longer than a small operation itself.
 GPU_TIMES = 16
 # Tensors of a Layer with an axis of heads, besides its weights; empty or None where they are missing.
-BY_HEAD: tuple[str, ...] = (
-    "output",
-    "gate",
-    "query",
-    "projection",
-    "projection_factors",
-    "query_weights",
-    "key_weights",
-)
-BY_HEAD += ("value_weights", "scores")
+OF_PROJECTIONS = ("projection", "projection_factors", "query_weights", "key_weights", "value_weights")
+BY_HEAD = ("output", "gate", "query", "scores", *OF_PROJECTIONS)
 
 ModelKind = Literal["encoder", "decoder", "encoder-decoder", "vision"]
 Kind = Literal["self", "encoder", "decoder", "cross"]

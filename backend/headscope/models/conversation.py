@@ -10,10 +10,10 @@ from typing import Any, Literal
 from pydantic import Field
 from tokenizers import Tokenizer
 
-from ..core.attention import ResultWarning
 from ..core.declarations import Params
 from ..errors import InvalidRequest, Unsupported
-from .tokens import Encoded, Span, TokenRow, assemble, check_text
+from .decoding import Span
+from .tokens import Encoded, assemble, check_text, cut_after, read_row
 
 Role = Literal["system", "user", "assistant"]
 POINTER = "/messages"
@@ -110,9 +110,14 @@ class ChatTemplate:
         """Tokenize a text in which special tokens are found by their name."""
         found = self.parser.encode(text, add_special_tokens=False)
         return [
-            _Piece(name, id_, span, id_ in self.special)
-            for name, id_, span in zip(found.tokens, found.ids, found.offsets, strict=True)
+            _Piece(id_, span, self._is_special(id_, text[slice(*span)]))
+            for id_, span in zip(found.ids, found.offsets, strict=True)
         ]
+
+    def _is_special(self, id_: int, written: str) -> bool:
+        """Return whether a token is a special one by its name. Unknown characters give the unknown token without naming it."""
+        unknown = id_ == self.tokenizer.unk_token_id and written.strip() != self.tokenizer.unk_token
+        return id_ in self.special and not unknown
 
 
 def _with_image(messages: Sequence[Message]) -> list[dict[str, Any]]:
@@ -130,9 +135,8 @@ def _with_image(messages: Sequence[Message]) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A token: the tokenizer's name for it, its id, its span in the formatted text, and whether it is one of the template's special tokens."""
+    """A token: its id, its span in the formatted text, and whether it is one of the template's special tokens."""
 
-    name: str
     id: int
     span: Span
     special: bool
@@ -188,14 +192,16 @@ def encode(
     check(messages)
     formatted = _format(template, messages, answer=messages[-1].role != "assistant")
     pieces = _tokenize(tokenizer, template, formatted)
-    rows = [TokenRow(piece.name, piece.id, 0, None if piece.special else piece.span) for piece in pieces[:max_tokens]]
+    texts = (formatted.text, "")
+    rows = [
+        read_row(tokenizer, texts, piece.id, 0, None if piece.special else piece.span) for piece in pieces[:max_tokens]
+    ]
     roles = [_role(piece, messages, formatted.spans) for piece in pieces[:max_tokens]]
     tokens = [
         replace(token, role=role)
-        for token, role in zip(assemble(rows, (formatted.text, ""), unknown, covered=True), roles, strict=True)
+        for token, role in zip(assemble(rows, texts, unknown, covered=True), roles, strict=True)
     ]
-    cut = f"Truncated to the first {max_tokens} tokens, as requested; the rest was not read."
-    warnings = (ResultWarning("cut", cut),) if len(rows) < len(pieces) else ()
+    warnings = (cut_after(len(rows)),) if len(rows) < len(pieces) else ()
     return Encoded(tokens, [0] * len(tokens), text=formatted.text, author="assistant", warnings=warnings)
 
 
@@ -263,8 +269,8 @@ def _tokenize_apart(tokenizer: Tokenizer, template: ChatTemplate, formatted: _Fo
     for piece in (*special, None):
         end = piece.span[0] if piece else len(text)
         between = tokenizer.encode(text[at:end], add_special_tokens=False)
-        listed = zip(between.tokens, between.ids, between.offsets, strict=True)
-        found += [_shifted(_Piece(name, id_, span, special=False), at) for name, id_, span in listed]
+        listed = zip(between.ids, between.offsets, strict=True)
+        found += [_shifted(_Piece(id_, span, special=False), at) for id_, span in listed]
         if piece:
             found.append(piece)
             at = piece.span[1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -17,8 +18,8 @@ from .quantisation import is_quantised, own_type, quantised_parts, stored_tensor
 
 # Vectors that quantised layers are run on.
 VECTORS = 4
-# Numbers that are added up at once.
-PIECE = 2**22
+# Numbers that are added up at once: as many as fit into a processor's cache in float64, and more on other devices, where every call takes its time.
+PIECE, LARGE_PIECE = 2**18, 2**22
 
 
 def digest(module: Any, tokenizers: Sequence[Tokenizer | None], processor: Any, template: ChatTemplate | None) -> str:
@@ -59,13 +60,24 @@ def fingerprint(module: Any) -> tuple[Any, ...]:
     return module.config.to_json_string(), adapters(module), *parts, *map(_fingerprint_of, stored_tensors(tensors))
 
 
-def _fingerprint_of(tensor: torch.Tensor) -> tuple[int, int, float]:
-    """Return a tensor's address, version and sum. Writes through `.data` do not change the version, but the sum. Offloaded weights are not trained."""
+def _fingerprint_of(tensor: torch.Tensor) -> tuple[int, int, tuple[float, ...]]:
+    """Return a tensor's address, version, and sums of its numbers, weighted by their place. Offloaded weights are not trained.
+
+    Writes through `.data`, which may move numbers, do not change the version, but the sums.
+    """
     if tensor.is_meta:
-        return 0, 0, 0.0
+        return 0, 0, ()
     tensor = tensor.detach()
     numbers = tensor.view(torch.uint8) if tensor.element_size() == 1 else tensor
     version = 0 if tensor.is_inference() else tensor._version  # noqa: SLF001 - torch has no other name for it
-    # In pieces, which torch copies in float64 to add them up.
-    sums = [piece.sum(dtype=torch.float64) for piece in torch.split(numbers.flatten(), PIECE)]
-    return tensor.data_ptr(), version, float(sum(sums))
+    weights = _weights(tensor.device)
+    flat, size = numbers.flatten(), len(weights)
+    pieces = [flat[low : low + size] for low in range(0, len(flat), size)]
+    sums = [piece.to(torch.float64, copy=True).mul_(weights[: len(piece)]).sum() for piece in pieces]
+    return tensor.data_ptr(), version, tuple(torch.stack(sums).tolist()) if sums else ()
+
+
+@cache
+def _weights(device: torch.device) -> torch.Tensor:
+    """Return a weight for every number of a piece, from 1 to 2."""
+    return torch.linspace(1, 2, PIECE if device.type == "cpu" else LARGE_PIECE, dtype=torch.float64).to(device)

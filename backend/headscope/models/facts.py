@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
 from typing import Any, Literal
 
 from ..core.attention import Kind, ModelKind
@@ -65,6 +68,9 @@ phi4_multimodal_vision step3p5_vision
 IMAGE_PARTS = ("vision_config", "vq_config")
 # Image-text models whose image tower transformers can load from the files of both.
 PAIRED = {"clip", "metaclip_2", "siglip"}
+# What a part of a configuration omits where it is as in the part's class, in files that older versions of transformers wrote.
+DEFAULTED = (*LAYERS, *HEADS, *WIDTH, *POSITIONS, *HEAD_WIDTH, "image_size", "patch_size")
+_DEFAULTS = Path(__file__).resolve().parent / "defaults.json"
 # Upper limits that no model reaches: building a damaged or hostile configuration could block the worker for minutes.
 MOST = {LAYERS: 1_000, HEADS: 4_096, WIDTH: 1_000_000, POSITIONS: 1_000_000_000, VOCABULARY: 10_000_000}
 MOST_SIDE = 16_384  # pixels
@@ -144,7 +150,7 @@ class Facts:
     predicts: Predicts | None = None
 
     @property
-    def kinds(self) -> tuple[str, ...]:
+    def kinds(self) -> tuple[Kind, ...]:
         """The model's kinds of attention, the default one first."""
         return ("encoder", "decoder", "cross") if self.kind == "encoder-decoder" else ("self",)
 
@@ -260,11 +266,28 @@ def _inner(config: Mapping[str, Any], family: str) -> tuple[Mapping[str, Any], s
     """Return the part of a configuration that is analysed: the image tower of an image-text model, the text tower of one that reads both."""
     text, image = config.get("text_config"), config.get("vision_config")
     if isinstance(image, dict) and family in PAIRED:
-        return image, f"{family}_vision_model"
+        return _completed(image, f"{family}_vision_model"), f"{family}_vision_model"
     if isinstance(text, dict) and not any(config.get(name) is not None for name in LAYERS):
         inner = text.get("model_type")
-        return text, inner if isinstance(inner, str) and inner else f"{family}_text"
+        family = inner if isinstance(inner, str) and inner else f"{family}_text"
+        return _completed(text, family), family
     return config, family
+
+
+def _completed(part: Mapping[str, Any], family: str) -> Mapping[str, Any]:
+    """Return a part of a configuration with the numbers that it omits, under all of their names."""
+    given = {
+        *part,
+        *(name for names in (LAYERS, HEADS, WIDTH, POSITIONS) if part.keys() & set(names) for name in names),
+    }
+    return {**{name: value for name, value in _defaults().get(family, {}).items() if name not in given}, **part}
+
+
+@cache
+def _defaults() -> dict[str, dict[str, int]]:
+    """Model type -> what transformers takes for numbers that a part of that type omits."""
+    found: dict[str, dict[str, int]] = json.loads(_DEFAULTS.read_text("utf-8"))
+    return found
 
 
 def _kind(config: Mapping[str, Any], family: str, whole: str, architectures: str) -> ModelKind:

@@ -64,7 +64,8 @@ def encode(model: Any, given: Any) -> Encoded:
     patch = image_token(processor, config)
     if given.max_tokens is not None and given.max_tokens < len(ids):
         raise InvalidRequest("An image and its text cannot be truncated. Omit max_tokens.", pointer="/max_tokens")
-    special = {id_ for id_, token in tokenizer.get_added_tokens_decoder().items() if token.special}
+    added = tokenizer.get_added_tokens_decoder().items()
+    special = {id_ for id_, token in added if token.special and token.content != model.unknown}
     encoded = tokens.extend(
         tokenizer, Encoded([], [], text=""), ids, model.special_ids | special | {patch}, model.unknown
     )

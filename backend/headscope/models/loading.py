@@ -84,7 +84,7 @@ def wrap(module: Any, processor: Any = None, name: str | None = None) -> Model:
         module,
         tokens.prepare(backend) if backend and not slow else None,
         known,
-        special_ids=frozenset(getattr(tokenizer, "all_special_ids", ()) or ()),
+        special_ids=_special_ids(tokenizer),
         unknown=getattr(tokenizer, "unk_token", None),
         processor=processor if hasattr(processor, "image_processor") and not slow else None,
         mask=getattr(tokenizer, "mask_token", None),
@@ -97,6 +97,17 @@ def wrap(module: Any, processor: Any = None, name: str | None = None) -> Model:
 
 def _name(module: Any) -> str:
     return str(module.config.name_or_path or type(module).__name__)
+
+
+def _special_ids(tokenizer: Any) -> frozenset[int]:
+    """Return the ids of a transformers tokenizer's special tokens; none for other tokenizers.
+
+    The unknown token is a part of the text, unless it has another purpose too, as the end of a text does in GPT-2.
+    """
+    found = frozenset(getattr(tokenizer, "all_special_ids", ()) or ())
+    named = dict(tokenizer.special_tokens_map) if found else {}
+    unknown = named.pop("unk_token", None)
+    return found if unknown is None or unknown in named.values() else found - {tokenizer.unk_token_id}
 
 
 def _template(processor: Any, tokenizer: Any) -> ChatTemplate | None:

@@ -160,7 +160,7 @@ def configured(module: Any) -> Iterator[None]:
 
 @contextmanager
 def evaluating(module: Any) -> Iterator[None]:
-    """Run the module in eval mode and uncompiled; the mode of each part is restored on exit."""
+    """Run the module in eval mode and uncompiled; the mode of each part, and the way in which it attends, are restored on exit."""
     parts = every_part(module)
     training = [part for part in parts if part.training]
     compiled = [(vars(part), call) for part in parts if (call := getattr(part, COMPILED_CALL, None)) is not None]
@@ -169,12 +169,34 @@ def evaluating(module: Any) -> Iterator[None]:
             module.eval()
         for attributes, _ in compiled:
             attributes[COMPILED_CALL] = None
-        yield
+        with _keeping_attention(parts):
+            yield
     finally:
         for part in training:
             part.training = True
         for attributes, call in compiled:
             attributes[COMPILED_CALL] = call
+
+
+@contextmanager
+def _keeping_attention(parts: list[Any]) -> Iterator[None]:
+    """Restore the parts that attend: BigBird replaces those of blocks by those of full attention at its first short text, and never goes back."""
+    before = [
+        (vars(part), part.attention_type, dict(part._modules))  # noqa: SLF001 - torch has no other way to replace one
+        for part in parts
+        if hasattr(part, "set_attention_type")
+    ]
+    try:
+        yield
+    finally:
+        for attributes, kind, children in before:
+            attributes["attention_type"] = kind
+            attributes["_modules"].update(children)
+
+
+def attends_in_blocks(module: Any) -> bool:
+    """Return whether layers attend to some blocks of tokens only, as BigBird's do in a long text."""
+    return any(getattr(part, "attention_type", None) == "block_sparse" for part in every_part(module))
 
 
 @contextmanager

@@ -76,7 +76,11 @@ def by_mask(*, kind: Kind, causal: bool) -> dict[str, str]:
 def find_missing(facts: Facts, kind: Kind) -> dict[str, str]:
     """Return missing capability -> reason, for one kind of the model's attention. Raises Unsupported for a kind that it does not have."""
     facts.tower(kind)
-    known: Mapping[str, str] = _families().get(facts.family, {}).get("lacks", {})
+    family = _families().get(facts.family, {})
+    refused = family.get("refused", {}).get(facts.kinds[0] if kind == "self" else kind)
+    if refused is not None:
+        return dict.fromkeys(CAPABILITIES, refused)
+    known: Mapping[str, str] = family.get("lacks", {})
     causal = facts.kind == "decoder" or kind == "decoder"
     silent = {} if facts.predicts in ("next-token", "masked-token") else {"unembedding": NO_TOKENS}
     found = {**known, **by_mask(kind=kind, causal=causal), **(IMAGE if facts.kind == "vision" else {}), **silent}

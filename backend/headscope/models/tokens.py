@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import accumulate
-from threading import Lock
 from typing import Any
 
 from tokenizers import Tokenizer
@@ -16,12 +15,12 @@ from tokenizers import Tokenizer
 from ..core.attention import Kind, ResultWarning
 from ..core.tokens import Axes, Token, TokenKind
 from ..errors import InvalidRequest, InvalidText, TooManyTokens
+from .decoding import Span, decode_after
 
-Span = tuple[int, int]
 # Kinds of tokens that are no part of the text.
 UNWRITTEN = ("special", "image")
-# Truncation is a setting of the tokenizer, which threads may share.
-_TRUNCATING = Lock()
+SPACE = "▁"  # in names of SentencePiece's tokens
+CUT = "cut"  # code of a warning
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,39 +109,48 @@ def encode(
 
     `max_tokens` truncates the input to that many tokens, including special tokens, from the longer text first.
     """
-    with _TRUNCATING:
-        if max_tokens is not None:
-            tokenizer.enable_truncation(max_tokens)
-        try:
-            encoding = tokenizer.encode(text) if text_pair is None else tokenizer.encode(text, text_pair)
-        finally:
-            tokenizer.no_truncation()
-    # Truncation does nothing if the special tokens alone are more.
-    if max_tokens is not None and len(encoding.ids) > max_tokens:
+    encoding, texts = tokenizer.encode(text, text_pair), (text, text_pair or "")
+    ids, spans, special, types = encoding.ids, encoding.offsets, encoding.special_tokens_mask, encoding.type_ids
+    segments = _segments(encoding.sequence_ids)
+    kept = range(len(ids)) if max_tokens is None else _first(segments, special, max_tokens)
+    rows = [read_row(tokenizer, texts, ids[i], segments[i], None if special[i] else spans[i]) for i in kept]
+    warnings = (cut_after(len(kept)),) if len(kept) < len(ids) else ()
+    return Encoded(assemble(rows, texts, unknown), [types[i] for i in kept], text=text, warnings=warnings)
+
+
+def _first(segments: Sequence[int], special: Sequence[int], most: int) -> Sequence[int]:
+    """Return the places of at most so many tokens: all special ones, and the first ones of each text, of the longer one fewer.
+
+    As tokenizers truncates, which also makes inputs of all that is left over, as many as pairs of parts of the two texts.
+    """
+    if len(segments) <= most:
+        return range(len(segments))
+    texts = [[i for i, text in enumerate(segments) if text == number and not special[i]] for number in (0, 1)]
+    room = most - sum(special)
+    if room < 0:
         raise InvalidRequest(
             "max_tokens is less than the model's number of special tokens. Raise max_tokens.", pointer="/max_tokens"
         )
-    segments = _segments(encoding.sequence_ids)
-    rows = [
-        TokenRow(piece, id_, segment, None if special else span)
-        for piece, id_, segment, special, span in zip(
-            encoding.tokens, encoding.ids, segments, encoding.special_tokens_mask, encoding.offsets, strict=True
-        )
-    ]
-    tokens = assemble(rows, (text, text_pair or ""), unknown)
-    cut = f"Truncated to the first {len(encoding.ids)} tokens, as requested; the rest was not read."
-    warnings = (ResultWarning("cut", cut),) if encoding.overflowing else ()
-    return Encoded(tokens, list(encoding.type_ids), text=text, warnings=warnings)
+    short, long = sorted(texts, key=len)
+    half = min(len(short), room // 2)
+    left = {*short[:half], *long[: room - half]}
+    return [i for i in range(len(segments)) if special[i] or i in left]
+
+
+def cut_after(count: int) -> ResultWarning:
+    """Return the warning about an input of which only the first tokens were read."""
+    return ResultWarning(CUT, f"Truncated to the first {count} tokens, as requested; the rest was not read.")
 
 
 def extend(
     tokenizer: Tokenizer, encoded: Encoded, added: Sequence[int], special: frozenset[int], unknown: str | None = None
 ) -> Encoded:
-    """Append ids to an input, with exact offsets in the extended text."""
-    continuation, spans = _decode(
+    """Append ids to an input, with exact offsets in the extended text: the part of the input's text that was read, and the new one."""
+    continuation, spans = decode_after(
         tokenizer, [token.id for token in encoded.tokens if token.kind not in UNWRITTEN], added, special
     )
-    text, length = (encoded.text or "") + continuation, len(encoded.text or "")
+    read = _read_text(encoded)
+    text, length = read + continuation, len(read)
     rows = [
         TokenRow(token.text, token.id, 0, None if token.kind in UNWRITTEN else (token.start, token.end))
         for token in encoded.tokens
@@ -162,6 +170,14 @@ def extend(
         if token.kind == "image":
             tokens[place] = token
     return replace(encoded, tokens=tokens, type_ids=[0] * len(tokens), text=text, generated=len(added))
+
+
+def _read_text(encoded: Encoded) -> str:
+    """Return the text up to the last token that was read."""
+    text = encoded.text or ""
+    if any(warning.code == CUT for warning in encoded.warnings):
+        return text[: max((token.end for token in encoded.tokens), default=0)]
+    return text
 
 
 def as_target(found: list[Token], source: list[Token]) -> list[Token]:
@@ -213,6 +229,20 @@ class TokenRow:
     span: Span | None
 
 
+def read_row(tokenizer: Tokenizer, texts: tuple[str, str], id_: int, segment: int, span: Span | None) -> TokenRow:
+    """Return a token without its word; `texts` are those of the segments.
+
+    Its name is that of its id: an encoding has unknown tokens of a Unigram model by their characters. A space that SentencePiece adds has the span of the character
+    after it, and gets an empty one.
+    """
+    name = tokenizer.id_to_token(id_) or str(id_)
+    if span is not None and name == SPACE:
+        written = texts[segment][slice(*span)]
+        if not written.isspace() and SPACE not in written:
+            return TokenRow(" ", id_, segment, (span[0], span[0]))
+    return TokenRow(name, id_, segment, span)
+
+
 def assemble(
     rows: list[TokenRow], texts: tuple[str, str], unknown: str | None, *, covered: bool = False
 ) -> list[Token]:
@@ -253,54 +283,6 @@ def _only(text: str, spans: list[Span]) -> str:
     return "".join([*parts, " " * (len(text) - at)])
 
 
-# Ids decoded together with a new one, so that spaces and characters of several tokens are as in the whole text.
-CONTEXT = 8
-# Bytes of the longest UTF-8 character: a longer run without a complete character never becomes one.
-LONGEST_CHARACTER = 4
-
-
-def _decode(
-    tokenizer: Tokenizer, before: list[int], added: Sequence[int], special: frozenset[int]
-) -> tuple[str, list[Span | None]]:
-    """Decode ids that follow others -> their text, and each one's span in it (None for special ones). Tokens of one character share its span."""
-    text = ""
-    spans: list[Span | None] = [None] * len(added)
-    window = before[-CONTEXT:]
-    known = tokenizer.decode(window, skip_special_tokens=False)
-    ordinary = [index for index, id_ in enumerate(added) if id_ not in special]
-    waiting: list[tuple[int, str]] = []  # tokens that end inside a character, and the window's text up to each
-    for index in ordinary:
-        window.append(added[index])
-        whole = tokenizer.decode(window, skip_special_tokens=False)
-        waiting.append((index, whole))
-        if whole.endswith("\ufffd") and len(waiting) < LONGEST_CHARACTER and index != ordinary[-1]:
-            continue
-        if not whole.startswith(known):  # some decoders change the preceding text at punctuation
-            known, whole = "", " " + tokenizer.decode([added[place] for place, _ in waiting], skip_special_tokens=False)
-            waiting = [(place, whole) for place, _ in waiting]
-        _place(spans, waiting, whole, len(known), len(text))
-        text += whole[len(known) :]
-        waiting, window = [], window[-CONTEXT:]
-        known = tokenizer.decode(window, skip_special_tokens=False)
-    return text, spans
-
-
-def _place(spans: list[Span | None], waiting: list[tuple[int, str]], whole: str, known: int, start: int) -> None:
-    """Set the span of each waiting token: up to the end of the text decoded so far, unless later tokens changed it."""
-    group: list[int] = []
-    low = known
-    last = next((spans[place] for place in range(waiting[0][0] - 1, -1, -1) if spans[place]), None)
-    for index, reached in waiting:
-        group.append(index)
-        if not whole.startswith(reached):
-            continue
-        if len(reached) > low or last is None:
-            last = (start + low - known, start + len(reached) - known)
-        for place in group:
-            spans[place] = last
-        group, low = [], len(reached)
-
-
 def from_ids(
     tokenizer: Tokenizer | None,
     ids: Sequence[int],
@@ -311,7 +293,7 @@ def from_ids(
     """Return tokens for given ids, with offsets in their joined text. Without a tokenizer, the text of an id is its number."""
     if any(not 0 <= id_ < vocabulary for id_ in ids):
         raise InvalidRequest(f"A token id is outside the model's vocabulary of {vocabulary}.", pointer=pointer)
-    pieces = [str(id_) if tokenizer is None else tokenizer.decode([id_], skip_special_tokens=False) for id_ in ids]
+    pieces = [str(id_) for id_ in ids] if tokenizer is None else piece_texts(tokenizer, ids)
     joiner = " " if tokenizer is None else ""
     text, tokens = "", []
     for index, (piece, id_) in enumerate(zip(pieces, ids, strict=True)):
@@ -330,7 +312,7 @@ def from_ids(
 def piece_texts(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
     """Return each token as text, with its leading space, which SentencePiece's decoders remove."""
     texts = tokenizer.decode_batch([[one] for one in ids], skip_special_tokens=False)
-    opens = [(tokenizer.id_to_token(one) or "")[:1] == "▁" for one in ids]
+    opens = [(tokenizer.id_to_token(one) or "")[:1] == SPACE for one in ids]
     return [f" {text}" if first and text[:1] != " " else text for text, first in zip(texts, opens, strict=True)]
 
 
