@@ -314,20 +314,6 @@ def test_doctor_finds_a_home_that_can_not_be_written(tmp_path: Path) -> None:
     assert "Traceback" not in ended.stderr
 
 
-@pytest.mark.parametrize("name", ["no-such-model", "../bert"])
-def test_unknown_model(home: Path, name: str) -> None:
-    """One line, and exit status 1."""
-    ended = process(home, "analyze", "The cat sat.", "-m", name)  # which reads HF_HOME when it starts
-    refusal(ended, "unknown-model" if name == "no-such-model" else "invalid-request")
-
-
-def test_bad_text_and_bad_place(home: Path, models: Path, tmp_path: Path) -> None:
-    """An empty text, and a file that cannot be written, are reported in one line."""
-    refusal(run(home, "analyze", "  ", "-m", "bert", models=models), "invalid-text")
-    nowhere = str(tmp_path / "nowhere" / "cat.safetensors")
-    refusal(run(home, "analyze", "Cat.", "-m", "bert", "-o", nowhere, models=models), "internal")
-
-
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.0.1", "::", "example.org", ""])
 def test_nothing_is_open_to_others_without_users(home: Path, host: str) -> None:
     """Without users, an address that other machines can reach is rejected before the server listens."""
@@ -362,6 +348,8 @@ def test_setting_that_is_not_valid(home: Path, command: list[str]) -> None:
         "hub": "maybe",
         "redis_url": "some-host",
         "database_url": "mysql://some-host",
+        "allowed_hosts": '["some-host:8000"]',
+        "dataset_seconds": "inf",
     }.items():
         if name == "hub" and command[0] == "analyze":
             continue  # it decides that for itself
@@ -386,6 +374,7 @@ def test_worker_needs_a_cluster(home: Path) -> None:
         "analyze a -l nonsense",
         "analyze a -p alpha",
         "analyze a -l {",
+        'analyze a -l {"name":["x"]}',
         "effect",
         "effect a --minus b",
         "effect a --method nonsense",

@@ -16,7 +16,10 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 import headscope
-from headscope.mcp.answers import MOST_CHARACTERS
+from headscope.mcp import tools
+from headscope.mcp.answers import MOST_CHARACTERS, write_answer
+from headscope.mcp.workspace import Workspace
+from headscope.studies.results.table_files import ResultTable
 from tests.support.compose import ROOT
 from tests.support.models import tiny_model
 from tests.support.server import environment
@@ -44,6 +47,7 @@ def calls(model: str) -> dict[str, Call]:
         "table": ("table", lambda past: {"study": past["study"]["study"], "table": "heads"}),
         "unknown": ("find_heads", lambda _: {"result": "0"}),
         "query": ("find_heads", lambda past: {**of(past), "where": "entropy <"}),
+        "lens": ("find_heads", lambda past: {**of(past), "where": "entropy > 0", "lens": "norm"}),
         "argument": ("analyze", lambda _: {"model": model}),
         "confused": ("read_edges", lambda past: {"analysis": past["study"]["study"], "layer": 0, "head": 0}),
     }  # fmt: skip
@@ -149,6 +153,17 @@ def test_studies_and_figures_have_numbers(talk: dict[str, Any]) -> None:
     assert len(talk["figure"]["rows"]) >= 2
 
 
+def test_wide_tables_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of hundreds of columns the first ones are shown, and the answer says so."""
+    names = [f"{'a measure and one of its columns through a lens':.<70}{number}" for number in range(600)]
+    wide = ResultTable("heads", "All heads", names, [[0.012345] * 600] * 3)
+    monkeypatch.setattr(tools, "build_table", lambda study, name: wide)
+    monkeypatch.setattr(Workspace, "study", lambda self, id_: None)
+    answer = json.loads(write_answer(tools.Tools().table("id", "heads"), 30))
+    assert list(answer["rows"][0]) == names[: tools.MOST_COLUMNS]
+    assert answer["left_out"][0].startswith(f"columns: the first {tools.MOST_COLUMNS} of 600 are shown.")
+
+
 def test_progress_is_reported(talk: dict[str, Any]) -> None:
     assert talk["progress"]
     assert np.all((np.array(talk["progress"]) >= 0) & (np.array(talk["progress"]) <= 1))
@@ -157,5 +172,6 @@ def test_progress_is_reported(talk: dict[str, Any]) -> None:
 def test_errors_say_what_to_change(talk: dict[str, Any]) -> None:
     assert talk["unknown"].endswith("Make it again. [unknown-analysis]")
     assert "[invalid-query]" in talk["query"]
+    assert talk["lens"].endswith("[unknown-lens]")
     assert "text" in talk["argument"]
     assert "Analyse one of its texts" in talk["confused"]

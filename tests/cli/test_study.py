@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from headscope.errors import FigureNotDrawn
 from tests.support import commands
 from tests.support.forks import fork
 from tests.support.models import tiny_model
@@ -110,6 +111,29 @@ def test_mistakes(tmp_path: Path, model: Path, arguments: tuple[str, ...], said:
     assert done.returncode != 0
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_results_are_kept_until_they_are_written(tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a picture that cannot be drawn nor a folder that cannot be made costs the results; --save makes its folder."""
+
+    async def fails(*_: object) -> bytes:
+        raise FigureNotDrawn("The server has no browser.")
+
+    monkeypatch.setattr("headscope.cli.study.render", fails)
+    (tmp_path / "cats.txt").write_text("The cat sat.\nA mat.\n")
+    kept, asked = tmp_path / "home" / "studies", ("cats.txt", "--lens", "weights", "--figure", "entropy:lens=weights")
+    undrawn = run(tmp_path, model, *asked)
+    assert (undrawn.returncode, "server" in undrawn.stderr) == (1, False)
+    assert "The results are kept" in undrawn.stderr
+    done = list(kept.rglob("*.safetensors"))
+    assert done
+    unwritten = run(tmp_path, model, *asked, "--format", "csv", "--out", "cats.txt/made")
+    assert "could not be written" in unwritten.stderr
+    assert list(kept.rglob("*.safetensors")) == done
+    written = run(tmp_path, model, *asked, "--format", "csv", "--save", "made/study.safetensors")
+    assert written.returncode == 0, written.stderr
+    assert (tmp_path / "made" / "study.safetensors").is_file()
+    assert not list(kept.iterdir())
 
 
 def killed_run(folder: Path, model: Path, *arguments: str | Path) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +15,7 @@ from transformers import BertConfig, BertModel
 
 import headscope
 from headscope import Model
-from headscope.errors import HeadscopeError, InvalidRequest, Unknown, Unsupported
+from headscope.errors import HeadscopeError, InvalidRequest, ModelUnavailable, Unknown, Unsupported
 from tests.support.variants import variants
 
 
@@ -52,7 +55,7 @@ def test_in_memory_models_are_named_by_their_weights() -> None:
     assert id_of(0) == id_of(0) != id_of(1)
 
 
-@variants("how", ["in place", "by its data", "another tensor", "permuted"], crossed=False)
+@variants("how", ["in place", "by its data", "another tensor", "permuted by its data", "permuted"], crossed=False)
 @variants("loaded", [False, True])
 def test_a_model_that_is_trained_on(how: str, loaded: bool) -> None:
     """Other weights give another id, and an analysis keeps the one it was made with."""
@@ -62,9 +65,10 @@ def test_a_model_that_is_trained_on(how: str, loaded: bool) -> None:
 
     module = TINY["gpt2"]()
     model = headscope.load(module) if loaded else module
-    before, same = (headscope.analyze(model, token_ids=[1, 2, 3]) for _ in range(2))
     embedding = module.transformer.wte
     weights = embedding.weight
+    weights.data.mul_(2**12).round_().div_(2**12)  # so that their sum is exact, in whatever order
+    before, same = (headscope.analyze(model, token_ids=[1, 2, 3]) for _ in range(2))
     with torch.no_grad():
         if how == "in place":
             weights.mul_(1.5)
@@ -72,6 +76,8 @@ def test_a_model_that_is_trained_on(how: str, loaded: bool) -> None:
             weights.data *= 1.5
         elif how == "permuted":
             weights.copy_(weights.flip(0))
+        elif how == "permuted by its data":
+            weights.data.copy_(weights.flip(0))
         else:
             embedding.weight = torch.nn.Parameter(weights * 1.5)
     after = headscope.analyze(model, token_ids=[1, 2, 3])
@@ -135,6 +141,32 @@ def test_save_and_open(minilm: Model, tmp_path: Path) -> None:
         np.testing.assert_array_equal(b.measures[name]["weights"], by_lens["weights"])
 
 
+def test_copies_are_equal(minilm: Model, tmp_path: Path) -> None:
+    """Of an analysis, made or opened, in this process or sent to another one; they have everything that a file has."""
+    a = headscope.analyze(minilm, "The cat sat.", predictions=0, measures=("entropy", "leverage"))
+    a.save(tmp_path / "a.safetensors")
+    opened = headscope.open(tmp_path / "a.safetensors")
+    for b in (opened, pickle.loads(pickle.dumps(a)), pickle.loads(pickle.dumps(opened)), copy.deepcopy(a)):
+        assert a == b
+        assert {a, b} == {a}
+        assert (b.id, b.tokens, b.warnings, b.request) == (a.id, a.tokens, a.warnings, a.request)
+        for lens, maps in a.maps.items():
+            np.testing.assert_array_equal(b.maps[lens], maps)
+    assert a != headscope.analyze(minilm, "The dog sat.")
+    assert a != 5
+
+
+def test_open_names_the_kind_of_file(minilm: Model, tmp_path: Path) -> None:
+    """A study is opened by Study.open, and what does not exist by neither."""
+    headscope.study(minilm, ["The cat sat."], lenses=("weights",), measures=()).save(tmp_path / "study")
+    with pytest.raises(InvalidRequest, match=r"is a study. Open it with headscope.Study.open"):
+        headscope.open(tmp_path / "study")
+    for opens in (headscope.open, headscope.Study.open):
+        for path in (tmp_path / "nothing", tmp_path):
+            with pytest.raises(InvalidRequest, match="no such file"):
+                opens(path)
+
+
 @pytest.mark.parametrize("content", [b"", b"not safetensors", b"\x08\0\0\0\0\0\0\0{}      "])
 def test_open_refuses_other_files(tmp_path: Path, content: bytes) -> None:
     """One error message, whatever the file contains."""
@@ -179,6 +211,81 @@ def test_refusals(minilm: Model, arguments: dict[str, object], error: type[Heads
         headscope.analyze(minilm, **{"text": "A text.", **arguments})
     assert raised.value.code == code
     assert raised.value.detail.endswith(".")
+
+
+@pytest.mark.parametrize("lens", ["nonsense", "norm"])
+def test_finding_through_a_lens_that_was_not_analysed(minilm: Model, lens: str) -> None:
+    """It is refused: other numbers would be taken for those of the lens."""
+    a = headscope.analyze(minilm, "The cat sat.", lenses=("effective",))
+    with pytest.raises(Unknown, match="does not include that lens, but effective"):
+        a.find("entropy < 2", lens=lens)
+    assert a.find("", lens="weights").of == 72
+
+
+@variants(
+    ("given", "said"),
+    [
+        ({"dtype": "nonsense"}, "dtype must be one of float32"),
+        ({"device": "nonsense"}, "device must be the name"),
+        ({"device": 0.5}, "device must be the name"),
+    ],
+    ids=str,
+)
+def test_loading_as_nothing_that_exists(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidRequest, match=said):
+        headscope.load("minilm", **given)
+
+
+def test_a_model_that_is_not_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The error names the command that installs it."""
+    monkeypatch.setenv("HEADSCOPE_HOME", str(tmp_path))
+    with pytest.raises(ModelUnavailable, match="headscope models install smollm2"):
+        headscope.load("smollm2")
+
+
+@variants("target", [-1, 1.5, True, np.array([5, 6]), ("cat", None), [[5]]], ids=str)
+def test_targets_that_name_nothing(minilm: Model, target: Any) -> None:
+    """One sentence, of an effect and of a study."""
+    for judged in (
+        lambda: headscope.effect(minilm, "A text.", target=target),
+        lambda: headscope.study(minilm, ["A text."], effects=["ablation"], target=target),
+    ):
+        with pytest.raises(InvalidRequest, match="target is a token or class"):
+            judged()
+
+
+@variants(
+    ("given", "said"),
+    [
+        ({"head": 5}, "A head is given as"),
+        ({"head": (0, 1, 2)}, "A head is given as"),
+        ({"heads": (0, 1)}, "A head is given as"),
+        ({"heads": "0.1"}, "heads is a list"),
+        ({"heads": 5}, "heads is a list"),
+    ],
+    ids=str,
+)
+def test_heads_to_show_that_are_none(minilm: Model, given: dict[str, Any], said: str) -> None:
+    a = headscope.analyze(minilm, "A text.", layers=[0])
+    with pytest.raises(InvalidRequest, match=said):
+        headscope.show(a, widget=False, **given)
+    headscope.show(a, np.array([0, 1]), heads=np.array([[0, 1], [0, 2]]), widget=False)
+
+
+def test_showing_what_cannot_be_shown(minilm: Model, tmp_path: Path) -> None:
+    """An analysis without maps, in every way; a site of no list; a theme that figures do not have."""
+    a = headscope.analyze(minilm, "A text.", maps=False)
+    shows = [lambda kind=kind: headscope.show(a, widget=kind) for kind in (None, True, False)]
+    for shown in (*shows, lambda: headscope.export_site(tmp_path, [a])):
+        with pytest.raises(InvalidRequest, match="without maps cannot be shown"):
+            shown()
+    for analyses in (a, "a.safetensors", 5):
+        with pytest.raises(InvalidRequest, match="Pass a list of analyses"):
+            headscope.export_site(tmp_path, analyses)
+    with pytest.raises(InvalidRequest, match="An analysis is the result"):
+        headscope.export_site(tmp_path, [5])
+    with pytest.raises(InvalidRequest, match="theme is light or dark"):
+        a.figure("entropy", theme="blue")
 
 
 @pytest.mark.parametrize("model", [5, None, ("minilm",), ["minilm"], 0.5], ids=str)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,11 +16,8 @@ import headscope
 from ..core.arrays import to_lists
 from ..errors import HeadscopeError, InvalidRequest
 from ..measures import MEASURES
-from ..models.catalog import GGUF, Catalog
-from ..models.tokens import check_text
 from ..query.search import token_mean
-from ..settings import Settings
-from .options import KIND, LENS, MAX_TOKENS, MECHANISM, MODEL, measure_option, parse_parameter
+from .options import KIND, LENS, MAX_TOKENS, MECHANISM, MODEL, check_model, measure_option, parse_parameter, read_text
 from .output import JSON, format_number, print_table, progress_bar
 
 # Fields of an analysis' document that --json prints as they are.
@@ -89,9 +85,7 @@ def analyze(
 ) -> None:
     """Analyse TEXT ("-" reads standard input), an image or both, and print a summary of every head."""
     request, given = _request(options, heads), dict(parse_parameter(param) for param in params)
-    path = Path(model).expanduser()
-    if not path.is_dir() and not (path.suffix == GGUF and path.is_file()):
-        Catalog(Settings(hub="any")).locate(model, pointer=None)  # fails before torch is loaded
+    check_model(model)
     with progress_bar(quiet=as_json) as progress:
         progress(0.0, "loading", model)
         loaded = headscope.load(model)
@@ -122,15 +116,12 @@ def _request(options: dict[str, Any], heads: list[str]) -> dict[str, Any]:
     text, generate, file = options["text"], options["generate"], options["messages"]
     if text is None and options["image"] is None and file is None:
         raise click.UsageError("Give a TEXT, an image with --image, or a conversation with --messages.")
-    text = sys.stdin.read() if text == "-" else text
-    if text is not None:
-        check_text(text)
     places = [[int(part) for part in name.split(".")] for name in heads]
     return {
         **options,
         "layers": sorted({layer for layer, _ in places}) or None,
         "heads": sorted({head for _, head in places}) or None,
-        "text": text,
+        "text": None if text is None else read_text(text),
         "messages": None if file is None else _read_messages(file),
         "lenses": options["lenses"] or ("weights", "effective"),
         "measures": options["measures"] or ("entropy", "null_share"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,7 @@ import headscope
 
 from ..core.attention import required
 from ..effects import EFFECTS
-from ..models.catalog import GGUF, Catalog
-from ..models.tokens import check_text
-from ..settings import Settings
-from .options import KIND, MAX_TOKENS, MODEL, REFERENCE, MethodType, read_lines
+from .options import KIND, MAX_TOKENS, MODEL, REFERENCE, MethodType, check_model, read_lines, read_text
 from .output import JSON, format_number, print_table
 
 
@@ -64,11 +60,8 @@ def effect(
     """Print what every head does to a prediction of TEXT ("-" reads standard input): to one logit, or to a difference."""
     if minus is not None and target is None:
         raise click.UsageError("--minus needs a --target from which it is subtracted.")
-    text = sys.stdin.read() if text == "-" else text
-    check_text(text)
-    path = Path(model).expanduser()
-    if not path.is_dir() and not (path.suffix == GGUF and path.is_file()):
-        Catalog(Settings(hub="any")).locate(model, pointer=None)  # fails before torch is loaded
+    text = read_text(text)
+    check_model(model)
     judged = target if target is None or minus is None else (target, minus)
     texts = None if reference is None else read_lines(reference)
     found = headscope.effect(model, text, target=judged, reference=texts, **given)

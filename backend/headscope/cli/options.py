@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,10 +11,13 @@ from typing import Any, TypeVar
 import click
 
 from ..core.declarations import Declaration
-from ..errors import InvalidRequest
+from ..errors import InvalidRequest, InvalidText
 from ..lenses import LENSES
 from ..measures import MEASURES
 from ..mechanisms import MECHANISMS
+from ..models.catalog import GGUF, Catalog
+from ..models.tokens import check_text
+from ..settings import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -40,7 +44,7 @@ class MethodType(click.ParamType[dict[str, Any]]):
             name, _, parameters = value.partition(":")
             texts = self._texts(name)
             method = {"name": name, **dict(parse_parameter(part, texts) for part in parameters.split(",") if part)}
-        if method.get("name") not in self._methods:
+        if method.get("name") not in list(self._methods):  # JSON may have anything as a name
             self.fail(f"There is no such {self.name}. Choose one of {', '.join(self._methods)}.", param, ctx)
         return dict(method)
 
@@ -48,6 +52,24 @@ class MethodType(click.ParamType[dict[str, Any]]):
         """Return the names of a method's parameters that are texts, such as a head, 4.10."""
         fields = self._methods[name].params.model_fields if name in self._methods else {}
         return {field for field, declared in fields.items() if declared.annotation is str}
+
+
+def read_text(text: str) -> str:
+    """Return the argument TEXT, or standard input for "-". Raises InvalidText."""
+    try:
+        found = sys.stdin.read() if text == "-" else text
+    except UnicodeDecodeError:
+        raise InvalidText("Standard input is not valid UTF-8.", pointer="/text") from None
+    check_text(found)
+    return found
+
+
+def check_model(model: str) -> None:
+    """Raise the errors of a model that does not exist or is not installed, before torch is loaded."""
+    path = Path(model).expanduser()
+    if not path.is_dir() and not (path.suffix == GGUF and path.is_file()):
+        catalog = Catalog(Settings(hub="any"))
+        catalog.check(catalog.locate(model, pointer=None))
 
 
 def read_lines(path: Path) -> list[str]:

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 import headscope
 
 from ..effects.quantities import EFFECT_COLUMNS, JUDGES
-from ..errors import HeadscopeError
+from ..errors import FigureNotDrawn, HeadscopeError
 from ..figures.images import MEDIA, render
 from ..figures.studies import STUDY_FIGURES, build_table
 from ..mechanisms import MECHANISMS
@@ -43,6 +43,10 @@ FIGURE_FORMATS = (*MEDIA, "json", "csv")
 FORMATS = tuple(dict.fromkeys((*FIGURE_FORMATS, *table_files.WRITERS)))
 # Bad rows and failed inputs that are listed; the table `failed` has more.
 LISTED = 5
+NO_PICTURE = (
+    "Pictures are drawn by Chromium or Chrome, which is missing on this machine or failed. Install it (apt-get install chromium), or choose "
+    "--format csv or json. The results are kept: run the command again, and nothing is computed twice."
+)
 
 
 @click.command()
@@ -141,7 +145,9 @@ def study(
     tabled = [name for name in listed if name in STUDY_FIGURES]
     only_figures = len(drawn) + len(listed) > 0 and tabled == list(listed)
     arguments = _arguments(options, only_named=only_figures or bool(options["effects"]))
-    result = _run(dataset, {**arguments, "figures": [*(name for name, _ in drawn), *tabled]}, quiet=as_json)
+    arguments["figures"] = [*(name for name, _ in drawn), *tabled]
+    checkpoint = _checkpoint(dataset, arguments)
+    result = _run(dataset, arguments, checkpoint, quiet=as_json)
     files = [
         *_draw(result, drawn, [name for name in formats if name in FIGURE_FORMATS] or ["svg"]),
         *_tabulate(result, listed, [name for name in formats if name in table_files.WRITERS] or ["csv"]),
@@ -151,6 +157,8 @@ def study(
             click.echo(str(path), err=as_json)
     except OSError as error:
         raise HeadscopeError("The files could not be written. Choose another place with --out or --save.") from error
+    # Not before: the same command, run again, would begin with its first input.
+    shutil.rmtree(checkpoint, ignore_errors=True)
     if as_json:
         click.echo(json.dumps({**result.document, "id": result.id}))
         return
@@ -166,6 +174,7 @@ def _write(result: headscope.Study, out: Path, files: Sequence[tuple[str, bytes]
         (out / name).write_bytes(data)
         yield out / name
     if save is not None:
+        save.parent.mkdir(parents=True, exist_ok=True)
         result.save(save)
         yield save
 
@@ -198,15 +207,16 @@ def _arguments(options: Mapping[str, Any], *, only_named: bool) -> dict[str, Any
     return {"lenses": (), "measures": (), **given} if only_named else given
 
 
-def _run(dataset: str, arguments: dict[str, Any], *, quiet: bool) -> headscope.Study:
-    """Run the study, from the last finished chunk of an interrupted run."""
+def _checkpoint(dataset: str, arguments: Mapping[str, Any]) -> Path:
+    """Return the folder of the finished chunks of such a study."""
     named = json.dumps([str(Path(dataset).resolve()), arguments], sort_keys=True)
-    checkpoint = Settings().home / "studies" / hashlib.sha256(named.encode()).hexdigest()[:32]
-    model, against = arguments.pop("model"), arguments.pop("against", None)
+    return Settings().home / "studies" / hashlib.sha256(named.encode()).hexdigest()[:32]
+
+
+def _run(dataset: str, arguments: Mapping[str, Any], checkpoint: Path, *, quiet: bool) -> headscope.Study:
+    """Run the study, from the last finished chunk of an interrupted run."""
     with progress_bar(quiet=quiet) as progress:
-        result = headscope.study(model, dataset, against, **arguments, checkpoint=checkpoint, progress=progress)
-    shutil.rmtree(checkpoint, ignore_errors=True)
-    return result
+        return headscope.study(dataset=dataset, **arguments, checkpoint=checkpoint, progress=progress)
 
 
 def _draw(
@@ -221,8 +231,16 @@ def _draw(
             elif format_ == "json":
                 data = json.dumps(drawing.figure(), allow_nan=False).encode()
             else:
-                data = asyncio.run(render(drawing.figure(), format_, WIDTH, HEIGHT))  # type: ignore[arg-type]
+                data = _picture(drawing.figure(), format_)
             yield f"{name}.{format_}", data
+
+
+def _picture(figure: dict[str, Any], format_: str) -> bytes:
+    """Return a figure as a picture. Raises FigureNotDrawn, with what to do here in place of what to do on a server."""
+    try:
+        return asyncio.run(render(figure, format_, WIDTH, HEIGHT))  # type: ignore[arg-type]
+    except FigureNotDrawn as error:
+        raise FigureNotDrawn(NO_PICTURE) from error
 
 
 def _tabulate(result: headscope.Study, names: Sequence[str], formats: Sequence[str]) -> Iterator[tuple[str, bytes]]:

@@ -25,8 +25,21 @@ from ..query import Interpretation, SearchResult, SearchSpace, SentenceContext, 
 from ..settings import Settings
 from ..store import export
 from ..studies.request import Against, StudyRequest
-from .arguments import Method, Output, choice, choices, number, numbers, outputs, request_of, texts, validating
-from .study import GIVEN, Data, Study, read_dataset
+from .arguments import (
+    Method,
+    Output,
+    check_theme,
+    check_weights,
+    choice,
+    choices,
+    number,
+    numbers,
+    outputs,
+    request_of,
+    texts,
+    validating,
+)
+from .study import GIVEN, Data, Study, read_dataset, read_saved
 
 if TYPE_CHECKING:
     from ..analysis import pipeline
@@ -59,13 +72,26 @@ class GroupedMaps:
     keys: list[str]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Analysis(Result):
-    """The analysis of one input by one model. Immutable; `id` is derived from its content. See Result for the other attributes."""
+    """The analysis of one input by one model. Immutable; `id` is derived from its content. See Result for the other attributes.
+
+    Analyses with the same id are equal. They can be pickled, for instance to be sent to another process.
+    """
 
     # lens -> [L, H, Q, K] float32; of more than 512 tokens, what is read is computed from factors, if these are smaller
     maps: Mapping[str, Array]
     compute_id: Callable[[], str] = field(repr=False)  # hashing a model's weights takes seconds
+
+    def __eq__(self, other: object) -> bool:
+        return self.id == other.id if isinstance(other, Analysis) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy what a file has: `compute_id` may refer to the model."""
+        return _rebuild, (self.source,)
 
     @property
     def id(self) -> str:
@@ -122,6 +148,8 @@ class Analysis(Result):
         >>> [(found.layer, found.head) for found in a.find("entropy < 0.5 and layer < 2 limit 2").heads]
         [(0, 2), (0, 5)]
         """
+        if lens != "weights":
+            self._check_lens(lens)
         shape = (len(self.layers), len(self.heads))
         scales = (tile["scale"] for tile in self.tiles.values())
         computed = {name: list(by_lens) for name, by_lens in self.measures.items()}
@@ -134,9 +162,13 @@ class Analysis(Result):
         return understand(sentence, context, _encoder())
 
     def _tiles_of(self, lens: str) -> Mapping[str, Array]:
-        if lens not in self.tiles:
-            raise Unknown("lens", "This analysis does not include that lens.", pointer="/lens")
+        self._check_lens(lens)
         return self.tiles[lens]
+
+    def _check_lens(self, lens: str) -> None:
+        if lens not in self.tiles:
+            known = ", ".join(self.tiles)
+            raise Unknown("lens", f"This analysis does not include that lens, but {known}.", pointer="/lens")
 
     def figure(self, name: str, *, theme: figures.Theme = "light", **params: Any) -> Any:
         """Return a plotly figure of this analysis. headscope.FIGURES lists the figures, with their parameters and required measures.
@@ -149,13 +181,14 @@ class Analysis(Result):
         'head of layer 4'
         """
         declared = figures.find_figure(name)
+        check_theme(theme)
         with validating():
             chosen = declared.params.model_validate(params)
         numbers = export.Flat(self.to_document(), self.to_arrays())
         return go.Figure(declared.build(numbers, chosen, theme).figure())
 
     @property
-    def source(self) -> export.Source:
+    def source(self) -> export.Flat:
         """The whole analysis, in the form that exports take."""
         logits = {} if self.logits is None else {"logits": self.logits}
         return export.Flat({**self.to_document(), "id": self.id}, {**self.to_arrays(), **logits}, self.maps)
@@ -211,6 +244,8 @@ def load(
         if name and not known and (folder.is_dir() or (folder.suffix == GGUF and folder.is_file()))
         else catalog.locate(name, pointer=None)
     )
+    catalog.check(located)
+    check_weights(device, dtype)
     return loading.load(located, device, dtype=dtype, device_map=device_map)
 
 
@@ -312,12 +347,19 @@ def _free_bytes() -> int:
 
 def open(path: str | Path) -> Analysis:  # noqa: A001 - the interface's name
     """Open a file written by Analysis.save or the server's export, under its original id. Raises InvalidRequest for any other file."""
+    found = read_saved(path)
+    if found.document.get("kind_of") == "study":
+        raise InvalidRequest("This file is a study. Open it with headscope.Study.open.")
     try:
-        found = export.read_safetensors(Path(path))
-        result, id_ = Result.from_document(found.document, found.arrays), str(found.document.get("id", ""))
+        return _rebuild(found)
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidRequest("This file was not written by Headscope.") from error
-    return Analysis(**vars(result), maps=found.whole_maps, compute_id=lambda: id_)
+
+
+def _rebuild(saved: export.Flat) -> Analysis:
+    """Return the analysis that `source` describes. Raises ValueError, KeyError or TypeError for anything else."""
+    result, id_ = Result.from_document(saved.document, saved.arrays), str(saved.document.get("id", ""))
+    return Analysis(**vars(result), maps=saved.whole_maps, compute_id=lambda: id_)
 
 
 def study(

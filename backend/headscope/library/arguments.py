@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from operator import index
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import ValidationError
 
 from ..analysis.request import AnalysisRequest
+from ..core.lazy import torch
 from ..errors import InvalidRequest
+from ..figures.theme import PALETTES
+from ..studies.data.rows import LARGEST_OUTPUT
 
 # A mechanism, lens or measure: its name, or a mapping with its name and parameters.
 Method = str | Mapping[str, Any]
 # A token or class, by its text or number.
 Output = str | int
+DTYPES = get_args(AnalysisRequest.model_fields["dtype"].annotation)
 
 
 def request_of(
@@ -67,14 +71,44 @@ def numbers(values: Any, name: str) -> list[int] | None:
 
 def number(value: Any) -> Any:
     """Convert an integer of numpy or torch to int; return anything else unchanged."""
-    return index(value) if hasattr(value, "__index__") and not isinstance(value, bool) else value
+    with suppress(TypeError):  # no integer, or an array of several
+        return value if isinstance(value, bool) else index(value)
+    return value
+
+
+def is_output(value: Any) -> bool:
+    """Return whether a value names a token or class: by a text, or by a number."""
+    return isinstance(value, str) or (
+        isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST_OUTPUT
+    )
 
 
 def outputs(target: Output | Sequence[Output] | None) -> list[Any] | None:
-    """Return the outputs that a target names, as a request has them."""
+    """Return the outputs that a target names, as a request has them. Raises InvalidRequest for what cannot name one."""
     if target is None:
         return None
-    return [number(one) for one in (target if isinstance(target, (tuple, list)) else [target])]
+    found = [number(one) for one in (target if isinstance(target, (tuple, list)) else [target])]
+    if not all(map(is_output, found)):
+        raise InvalidRequest(
+            "target is a token or class, by its text or its number (from 0), or a pair of them.", pointer="/target"
+        )
+    return found
+
+
+def check_weights(device: str | None, dtype: str) -> None:
+    """Raise InvalidRequest for what is no name of a device, whether this machine has it or not, or of a type."""
+    if dtype not in DTYPES:
+        raise InvalidRequest(f"dtype must be one of {', '.join(DTYPES)}.", pointer="/dtype")
+    try:
+        torch.device("cpu" if device is None else device)
+    except (RuntimeError, TypeError):
+        raise InvalidRequest('device must be the name of one, such as "cpu" or "cuda:0".', pointer="/device") from None
+
+
+def check_theme(theme: str) -> None:
+    """Raise InvalidRequest for a theme that figures do not have."""
+    if theme not in tuple(PALETTES):
+        raise InvalidRequest(f"theme is {' or '.join(PALETTES)}.", pointer="/theme")
 
 
 def text_or_ids(text: str | Sequence[int] | None, name: str) -> str | list[int] | None:

@@ -309,13 +309,14 @@ def _feed(layer: Layer, reader: Reader) -> None:
 
 
 def _name_axis(tokens: Sequence[str | Token], count: int, what: str) -> tuple[Token, ...]:
-    if isinstance(tokens, str) or not all(isinstance(token, (str, Token)) for token in tokens):
+    given = None if isinstance(tokens, str) or not isinstance(tokens, Iterable) else list(tokens)
+    if given is None or not all(isinstance(token, (str, Token)) for token in given):
         raise InvalidRequest(f"{what} must be a list with one string or Token per token.")
-    if len(tokens) != count:
-        raise InvalidRequest(f"There are {len(tokens)} {what} for an axis of length {count}.")
-    if all(isinstance(token, Token) for token in tokens):
-        return tuple(token for token in tokens if isinstance(token, Token))
-    return parse_pieces([token if isinstance(token, str) else token.text for token in tokens])
+    if len(given) != count:
+        raise InvalidRequest(f"There are {len(given)} {what} for an axis of length {count}.")
+    if all(isinstance(token, Token) for token in given):
+        return tuple(token for token in given if isinstance(token, Token))
+    return parse_pieces([token if isinstance(token, str) else token.text for token in given])
 
 
 def parse_pieces(pieces: Sequence[str]) -> tuple[Token, ...]:

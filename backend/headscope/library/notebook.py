@@ -6,7 +6,8 @@ import html
 import importlib.util
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from operator import index
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -21,6 +22,7 @@ from .analysis import Analysis
 # It imports anywidget, which is optional.
 headscope_widget = LazyModule("headscope.library.widget")
 MOST_HEIGHT = 4000
+WITHOUT_MAPS = "An analysis without maps cannot be shown. Analyse it with maps=True."
 # Most bytes of a page inside a notebook: 144 heads at 512 tokens with two lenses are 80 MB at most, and take Chromium a few seconds.
 MOST_BYTES = 100_000_000
 TOO_LARGE = (
@@ -80,8 +82,9 @@ def show(
     `pins` and `range` follow what is chosen in the viewer and can be set, and the kernel sends maps when they are looked at; without a kernel, as in an exported
     notebook, it is a picture of all heads. Otherwise, and with `widget=False`, it is a frame that needs no kernel, and it has `save(path)`.
 
-    Raises InvalidRequest for a head that was not analysed, Unsupported for `widget=True` without anywidget, and, for the frame, BudgetExceeded if the maps are
-    too large for a page: choose fewer heads, or analyse fewer lenses. The frame raises Unsupported if the page has not been built (make page).
+    Raises InvalidRequest for a head that was not analysed and for an analysis without maps, Unsupported for `widget=True` without anywidget, and, for the frame,
+    BudgetExceeded if the maps are too large for a page: choose fewer heads, or analyse fewer lenses. The frame raises Unsupported if the page has not been built
+    (make page).
 
     >>> import headscope
     >>> a = headscope.analyze("minilm", "The cat sat.")
@@ -89,16 +92,20 @@ def show(
     """
     if not 1 <= height <= MOST_HEIGHT:
         raise InvalidRequest(f"height must be between 1 and {MOST_HEIGHT} px.", pointer="/height")
-    chosen = [_name(one) for one in heads or ()]
+    if not a.maps:
+        raise InvalidRequest(WITHOUT_MAPS)
+    if isinstance(heads, str) or not isinstance(heads, Iterable | None):
+        raise InvalidRequest('heads is a list of heads, such as ["4.5", "7.2"].', pointer="/heads")
+    chosen, opened = [] if heads is None else [_name(one) for one in heads], None if head is None else _name(head)
     source, known = select(a.source, chosen), chosen or a.head_names
-    if head is not None and _name(head) not in known:
+    if opened is not None and opened not in known:
         raise InvalidRequest('head must be one that was analysed, such as (4, 5) or "4.5".', pointer="/head")
     if widget and not _has_anywidget():
         raise Unsupported('The widget needs anywidget: pip install "headscope[notebook]".')
     if widget or (widget is None and _in_notebook() and _has_anywidget()):
-        return headscope_widget.Widget(a.id, source, known, known[0] if head is None else _name(head), height)
+        return headscope_widget.Widget(a.id, source, known, opened or known[0], height)
     choose_precision(source)
-    return NotebookView(a.id, source, {} if head is None else {"head": _name(head)}, height)
+    return NotebookView(a.id, source, {} if opened is None else {"head": opened}, height)
 
 
 def _has_anywidget() -> bool:
@@ -113,4 +120,11 @@ def _in_notebook() -> bool:
 
 
 def _name(head: tuple[int, int] | str) -> str:
-    return head if isinstance(head, str) else ".".join(str(int(part)) for part in head)
+    """Return the name of a head, such as 4.5. Raises InvalidRequest for anything but a name or a pair of integers."""
+    if isinstance(head, str):
+        return head
+    try:
+        layer, number = map(index, head)
+    except (TypeError, ValueError):
+        raise InvalidRequest('A head is given as (4, 5) or "4.5".') from None
+    return f"{layer}.{number}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ..analysis.reader import Progress
@@ -12,6 +12,7 @@ from ..core.streams import save
 from ..errors import BudgetExceeded, InvalidRequest
 from .analysis import Analysis
 from .analysis import open as open_analysis
+from .notebook import WITHOUT_MAPS
 
 LIST = "index.html"
 # Most bytes of a site: what hosts of static pages take.
@@ -25,6 +26,10 @@ class AnalysisSite:
 
     def __init__(self, analyses: Mapping[str, Shown] | Sequence[Shown], title: str = "Attention heads") -> None:
         """Check every analysis; nothing is written. Arguments and errors are those of export_site."""
+        if isinstance(analyses, str) or not isinstance(analyses, Iterable):
+            raise InvalidRequest(
+                "Pass a list of analyses, or a mapping with their titles as keys.", pointer="/analyses"
+            )
         titles = list(analyses) if isinstance(analyses, Mapping) else None
         self._shown = list(analyses.values()) if isinstance(analyses, Mapping) else list(analyses)
         if not self._shown:
@@ -34,9 +39,7 @@ class AnalysisSite:
         for place, shown in enumerate(self._shown):
             source = _read(shown).source
             if not source.document["kept"]:
-                raise InvalidRequest(
-                    "An analysis without maps cannot be shown. Analyse it with maps=True.", pointer="/analyses"
-                )
+                raise InvalidRequest(WITHOUT_MAPS, pointer="/analyses")
             named = titles[place] if titles else _title_of(shown) or default_title(source)
             taken = {LIST, *(entry.href for entry in self.entries)}
             self.entries.append(describe_entry(source, name_file(named, taken), named))
@@ -101,6 +104,9 @@ def export_site(
 
 
 def _read(shown: Shown) -> Analysis:
+    """Return an analysis, read if it is in a file. Raises InvalidRequest."""
+    if not isinstance(shown, (Analysis, str, Path)):
+        raise InvalidRequest("An analysis is the result of analyze, or the name of a file.", pointer="/analyses")
     return shown if isinstance(shown, Analysis) else open_analysis(shown)
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from ..core.lazy import go
 from ..errors import InvalidRequest
@@ -15,15 +18,18 @@ from ..query import SearchResult
 from ..store import export
 from ..studies.data import formats, hub
 from ..studies.data.dataset import BadRows, Dataset, Row
-from ..studies.data.rows import LARGEST_OUTPUT
 from ..studies.results import finding, tables
 from ..studies.results.summary import StudySummary
 from ..studies.results.table_files import ResultTable
-from .arguments import validating
+from .arguments import check_theme, is_output, validating
 
 # What a study can be made of: the name of a file, or the inputs themselves.
 Data = str | Path | Iterable[Any]
 GIVEN = "given"  # name and format of data sets that are passed as Python objects
+NOT_A_TEXT = (
+    "Input {} is not a text. Pass a text, a pair of texts, or a mapping with text and, optionally, text_pair, pos, labels, label, target, minus "
+    "and against."
+)
 
 
 @dataclass(frozen=True)
@@ -59,6 +65,7 @@ class Study(StudySummary):
         Raises Unknown, InvalidRequest, NotReady for what the study lacks, or Unsupported.
         """
         figure = find_figure(name)
+        check_theme(theme)
         with validating():
             checked = figure.params.model_validate(params)
         return go.Figure(figure.build(self, checked, theme).figure())
@@ -79,13 +86,20 @@ class Study(StudySummary):
     @classmethod
     def open(cls, path: str | Path) -> Study:
         """Read a file written by `save` or by the server's export. Raises InvalidRequest for any other file."""
-        try:
-            found = export.read_safetensors(Path(path))
-        except ValueError as error:
-            raise InvalidRequest("This file is not a study that Headscope wrote.") from error
+        found = read_saved(path)
         if found.document.get("kind_of") != "study":
             raise InvalidRequest("This file is not a study. Open an analysis with headscope.open.")
         return cls(found.document, found.arrays, str(found.document.get("id", "")))
+
+
+def read_saved(path: str | Path) -> export.Flat:
+    """Read a file with an analysis or a study. Raises InvalidRequest if there is none, or another program wrote it."""
+    if not Path(path).is_file():
+        raise InvalidRequest("There is no such file.")
+    try:
+        return export.read_safetensors(Path(path))
+    except ValueError as error:
+        raise InvalidRequest("This file was not written by Headscope.") from error
 
 
 def read_dataset(data: Data, columns: Mapping[str, str] | None, bad_rows: BadRows) -> Dataset:
@@ -100,33 +114,63 @@ def read_dataset(data: Data, columns: Mapping[str, str] | None, bad_rows: BadRow
                 "This file does not exist. Pass the name of a file, or a list of texts.", pointer="/dataset"
             )
         return formats.read(path, columns=columns, bad_rows=bad_rows)
+    if isinstance(data, Mapping) or hasattr(data, "columns"):  # iterating gives the names of columns, not rows
+        raise InvalidRequest(
+            'A table is passed row by row: as a list of mappings, such as table.to_dict("records") in pandas.',
+            pointer="/dataset",
+        )
     if not isinstance(data, Iterable):
         raise InvalidRequest("Pass the name of a file, or a list of texts.", pointer="/dataset")
     rows = [_row(number, item) for number, item in enumerate(data, start=1)]
     return Dataset(GIVEN, GIVEN, "utf-8", (), {}, rows, total=len(rows))
 
 
-def _row(number: int, item: Any) -> Row:
+def _row(place: int, item: Any) -> Row:
+    """Return an input as a row, as a file would have it; `place` counts inputs from 1. Raises InvalidRequest, with that number."""
     if isinstance(item, Row):
         return item
     fields = {"text": item} if isinstance(item, str) else item
     if isinstance(item, (tuple, list)) and len(item) == 2:
         fields = {"text": item[0], "text_pair": item[1]}
     try:
-        row = Row.from_dict({"number": number, **fields})
-    except TypeError:
-        row = Row(number, "")
-    if not isinstance(row.text, str) or not isinstance(row.text_pair, str | None) or not row.text:
-        raise InvalidRequest(
-            f"Input {number} is not a text. Pass a text, a pair of texts, or a mapping with text and, optionally, text_pair, pos, labels, label, target, minus "
-            "and against.",
-            pointer="/dataset",
-        )
-    outputs = [one for one in (row.target, row.minus) if one is not None]
-    if not all(isinstance(one, str) or (isinstance(one, int) and 0 <= one <= LARGEST_OUTPUT) for one in outputs):
-        raise InvalidRequest(
-            f"The target of input {number} is neither a text nor the number of a token or class.", pointer="/dataset"
-        )
-    if not isinstance(row.against, str | None):
-        raise InvalidRequest(f"What input {number} is compared with (against) is not a text.", pointer="/dataset")
+        row = Row.from_dict({"number": place, **{name: _plain(value) for name, value in fields.items()}})
+    except (AttributeError, TypeError):  # neither a mapping, nor fields of a row
+        raise InvalidRequest(NOT_A_TEXT.format(place), pointer="/dataset") from None
+    if isinstance(row.label, (int, float)) and not isinstance(row.label, bool):
+        row = replace(row, label=str(row.label))
+    if problem := _problem(row):
+        raise InvalidRequest(problem.format(place), pointer="/dataset")
     return row
+
+
+def _plain(value: Any) -> Any:
+    """Return a value, or the list of those of a tuple or array, with numpy's numbers and texts as Python's own."""
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value]
+    return value.tolist() if isinstance(value, (np.generic, np.ndarray)) else value
+
+
+def _problem(row: Row) -> str | None:
+    """Return why a row cannot be used, as a sentence with a place for its number; None if it can."""
+    if not isinstance(row.text, str) or not isinstance(row.text_pair, str | None) or not row.text:
+        return NOT_A_TEXT
+    if type(row.number) is not int or row.number < 1:
+        return "The number of input {} is no whole number from 1."
+    if not _are_tags(row.pos) or not _are_tags(row.labels):
+        return "The tags of input {} (pos, labels) are not a list with one text per word."
+    if not isinstance(row.label, str | None):
+        return "The label of input {} is neither a text nor a number."
+    if not all(one is None or is_output(one) for one in (row.target, row.minus)):
+        return "The target of input {} is neither a text nor the number of a token or class."
+    if not isinstance(row.against, str | None):
+        return "What input {} is compared with (against) is not a text."
+    try:
+        json.dumps(row.as_dict(), ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return "A text of input {} contains half of a surrogate pair, which is not a character. Remove it."
+    return None
+
+
+def _are_tags(value: Any) -> bool:
+    """Return whether tags are a text per word, or missing."""
+    return value is None or (isinstance(value, tuple) and all(isinstance(one, str) for one in value))

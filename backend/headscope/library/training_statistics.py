@@ -59,9 +59,9 @@ def watch_training(
 ) -> AttentionCallback:
     """Make a Trainer of transformers record attention statistics of its model while it trains, and return the callback that does so.
 
-    `inputs` are texts or lists of token ids; by default the first 8 of the evaluation data, or of the training data, cut to 128 tokens. They are analysed before
-    the first step, after every `every` steps and after the last one; a record in between is left out while all of them together took more than `most_time` of
-    the time since training began. The weights are read where they are, and training is the same, bit by bit.
+    `inputs` are texts or lists of token ids; by default the first 8 of the evaluation data, or of the training data, without padding and cut to 128 tokens. They
+    are analysed before the first step, after every `every` steps and after the last one; a record in between is left out while all of them together took more
+    than `most_time` of the time since training began. The weights are read where they are, and training is the same, bit by bit.
 
     `statistics` are entropy (in nats), null_share, sink_weight and sink_share, as means over heads, tokens and inputs for every layer. They are appended to
     attention.jsonl, which also has every head, and attention.csv in `folder`, by default "attention" in the trainer's output folder; with `report` they also
@@ -92,10 +92,18 @@ def _first_inputs(trainer: Any) -> list[list[int]]:
     """Return the token ids of the first rows of the evaluation data, or of the training data. Raises InvalidRequest if these have none."""
     for dataset in (trainer.eval_dataset, trainer.train_dataset):
         rows = list(islice(iter(dataset), TAKEN)) if dataset is not None and not isinstance(dataset, Mapping) else []
-        found = [list(map(int, row["input_ids"]))[:MOST_TOKENS] for row in rows if "input_ids" in row]
+        found = [ids[:MOST_TOKENS] for row in rows if "input_ids" in row and (ids := _without_padding(row))]
         if found:
             return found
     raise InvalidRequest("The trainer's data have no input_ids. Give inputs: texts or lists of token ids.")
+
+
+def _without_padding(row: Mapping[str, Any]) -> list[int]:
+    """Return the token ids of a row, from a list or a tensor, that its attention_mask, if it has one, does not hide."""
+    ids = [int(one) for one in row["input_ids"]]
+    if "attention_mask" not in row:
+        return ids
+    return [one for one, seen in zip(ids, row["attention_mask"], strict=True) if seen]
 
 
 class AttentionCallback(TrainerCallback):  # type: ignore[misc]
@@ -136,7 +144,8 @@ class AttentionCallback(TrainerCallback):  # type: ignore[misc]
         self._model = wrap(given["model"], given["processing_class"])
         self._resume(state.global_step)
         if not self.rows or self.rows[-1]["step"] < state.global_step:
-            self._record(self._model, state, control)
+            self._record(self._model, state)
+            self._send(control)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Record the model if it is time, or training ends."""
@@ -144,9 +153,22 @@ class AttentionCallback(TrainerCallback):  # type: ignore[misc]
             return
         ends = control.should_training_stop or state.global_step >= state.max_steps
         if ends or (state.global_step % self._every == 0 and self.time_share <= self._most_time):
-            self._record(self._model, state, control)
+            self._record(self._model, state)
+            self._send(control)
         if ends:
             self._finish(args.report_to)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        """Record the last step if training ended elsewhere than after a step, as early stopping ends it, unless its weights are those of the best step now.
+
+        Integrations may have closed their runs, so the trainer's log does not get this record.
+        """
+        if self._model is None:
+            return
+        replaced = args.load_best_model_at_end and state.best_model_checkpoint is not None
+        if not replaced and self.rows[-1]["step"] < state.global_step:
+            self._record(self._model, state)
+        self._finish(args.report_to)
 
     def figure(self, statistic: str, *, theme: Theme = "light") -> Any:
         """Return a plotly figure of a statistic: a line per layer over the steps. Raises Unknown."""
@@ -185,7 +207,7 @@ class AttentionCallback(TrainerCallback):  # type: ignore[misc]
             for one in self._inputs
         ]
 
-    def _record(self, model: Model, state: Any, control: Any) -> None:
+    def _record(self, model: Model, state: Any) -> None:
         started = time.perf_counter()
         row: Row = {"step": state.global_step, "epoch": state.epoch}
         try:
@@ -198,9 +220,14 @@ class AttentionCallback(TrainerCallback):  # type: ignore[misc]
             self._append([row])
         except OSError:
             logger.exception("a record of the attention statistics was not written")
+        self.seconds += time.perf_counter() - started
+
+    def _send(self, control: Any) -> None:
+        """Send the last record to the trainer's log."""
+        started = time.perf_counter()
         if self._log is not None:
             logging = control.should_log
-            self._log(self._scalars(row))
+            self._log(self._scalars(self.rows[-1]))
             control.should_log = logging  # which a log of its own would cancel
         self.seconds += time.perf_counter() - started
 
@@ -218,9 +245,12 @@ class AttentionCallback(TrainerCallback):  # type: ignore[misc]
 
     def _finish(self, integrations: Collection[str]) -> None:
         """Write the figures, and send the folder to the integrations that keep files. An error there is logged: the training is worth more."""
-        started = time.perf_counter()
-        for name in self._statistics:
-            self.figure(name).write_html(self._folder / f"{name}.html", include_plotlyjs="directory")
+        started, self._model = time.perf_counter(), None
+        try:
+            for name in self._statistics:
+                self.figure(name).write_html(self._folder / f"{name}.html", include_plotlyjs="directory")
+        except Exception:
+            logger.exception("the figures of the attention statistics were not written")
         for name in PUBLISHERS.keys() & set(integrations if self._log else ()):
             try:
                 PUBLISHERS[name](self._folder)

@@ -39,6 +39,8 @@ METHODS: dict[Kind, Callable[[], Any]] = {
     "figures": lambda: headscope.FIGURES,
     "study_figures": lambda: headscope.STUDY_FIGURES,
 }
+# Columns of a table in an answer: with the longest names, a row of so many fits.
+MOST_COLUMNS = 200
 CARD = ("name", "title", "kind", "layers", "heads", "max_tokens", "predicts", "local")
 
 # Types of arguments. A method with parameters is an object.
@@ -330,7 +332,11 @@ class Tools:
     ) -> dict[str, Any]:
         """Read a table of a study, such as every head's means with 95 % bootstrap intervals."""
         found = build_table(self._workspace.study(study), table)
-        return {"title": found.title, "rows": _records(found)}
+        count = len(found.columns)
+        cut = (
+            f"columns: the first {MOST_COLUMNS} of {count} are shown. A study with fewer measures or lenses has fewer."
+        )
+        return {"title": found.title, "rows": _records(found), "left_out": [cut] if count > MOST_COLUMNS else []}
 
 
 def _report(context: Context) -> Progress:
@@ -365,8 +371,8 @@ def _place(what: str, numbers: list[int], number: int) -> int:
 
 
 def _records(table: Drawing | ResultTable) -> list[dict[str, Any]]:
-    """Return the rows of a table by column, without undefined cells."""
-    rows = (zip(table.columns, row, strict=True) for row in table.rows)
+    """Return the rows of a table by column, without undefined cells; of a wide table the first columns."""
+    rows = (zip(table.columns[:MOST_COLUMNS], row, strict=False) for row in table.rows)
     return [{column: cell for column, cell in row if cell is not None} for row in rows]
 
 

@@ -8,6 +8,7 @@ import signal
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ import torch
 import headscope
 from headscope import MEASURES, Model
 from headscope.errors import InvalidRequest, NotReady, Unknown, Unsupported
+from headscope.library.study import read_dataset
 from headscope.models.trained_mechanism import SOFTMAX
 from headscope.studies import chunk, plan
 from headscope.studies.aggregate import Aggregate
@@ -212,8 +214,46 @@ def test_refusals(minilm: Model, tmp_path: Path) -> None:
         headscope.study(minilm, texts(2), measures=("patterns",)).stat("entropy")
 
 
+@variants(
+    ("fields", "said"),
+    [
+        ({"label": True}, "label of input 2"),
+        ({"label": {"a": 1}}, "label of input 2"),
+        ({"pos": 5}, "tags of input 2"),
+        ({"pos": "DET NOUN"}, "tags of input 2"),
+        ({"labels": [1, 2]}, "tags of input 2"),
+        ({"target": True}, "target of input 2"),
+        ({"minus": -1}, "target of input 2"),
+        ({"number": "x"}, "number of input 2"),
+        ({"against": 5}, "input 2 is compared with"),
+        ({"text": "half \ud800"}, "input 2 contains half of a surrogate pair"),
+        ({"labels": ["\ud800"]}, "input 2 contains half of a surrogate pair"),
+        ({"colour": "red"}, "Input 2 is not a text"),
+    ],
+    ids=str,
+)
+def test_inputs_of_the_wrong_type(fields: dict[str, Any], said: str) -> None:
+    """One sentence with the number of the input, before anything runs."""
+    with pytest.raises(InvalidRequest, match=said):
+        read_dataset(["A text.", {"text": "The cat.", **fields}], None, "skip")
+
+
+def test_inputs_with_numbers_of_numpy() -> None:
+    """They are Python's own, and labels are texts, as those of a file."""
+    given = {"number": np.int64(7), "label": np.int64(1), "target": np.int32(3), "labels": np.array(["a", "b"])}
+    found = read_dataset([{"text": "a b", **given}, {"text": "c", "label": 0.5}], None, "skip")
+    assert list(found.rows) == [Row(7, "a b", label="1", target=3, labels=("a", "b")), Row(2, "c", label="0.5")]
+
+
+def test_tables_are_passed_row_by_row() -> None:
+    """Their columns are no inputs."""
+    for table in ({"text": ["A text."], "label": ["x"]}, SimpleNamespace(columns=["text"])):
+        with pytest.raises(InvalidRequest, match=r'to_dict\("records"\)'):
+            read_dataset(table, None, "skip")
+
+
 def test_a_file_with_labels_gives_what_the_mappings_give(minilm: Model, tmp_path: Path) -> None:
-    listed = [{"text": text, "label": str(place % 2)} for place, text in enumerate(texts(8))]
+    listed = [{"text": text, "label": place % 2} for place, text in enumerate(texts(8))]
     path = tmp_path / "few.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in listed), "utf-8")
     of_file, of_list = (headscope.study(minilm, data, measures=("entropy",)) for data in (path, listed))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +13,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from transformers import Trainer, TrainerCallback, TrainingArguments
+from transformers import EarlyStoppingCallback, Trainer, TrainerCallback, TrainingArguments
 
 import headscope
 from headscope.errors import InvalidRequest, Unknown, Unsupported
@@ -29,14 +30,14 @@ def rows(count=16):
     return [{"input_ids": ids, "labels": ids} for ids in found]
 
 
-def trainer_of(folder, steps=5, callbacks=(), module=None, **given):
+def trainer_of(folder, steps=5, callbacks=(), module=None, evaluated=None, **given):
     options = {"logging_steps": 2, "save_strategy": "no", "learning_rate": 1e-3, **given}
     arguments = TrainingArguments(
         folder, max_steps=steps, per_device_train_batch_size=4, use_cpu=True, report_to=[], disable_tqdm=True,
         dataloader_pin_memory=False, **options,
     )  # fmt: skip
     module = module_of("causal-lm") if module is None else module
-    return Trainer(module, arguments, train_dataset=rows(), callbacks=list(callbacks))
+    return Trainer(module, arguments, train_dataset=rows(), eval_dataset=evaluated, callbacks=list(callbacks))
 
 
 def read(folder):
@@ -126,6 +127,54 @@ def test_little_time(tmp_path):
     first = [headscope.analyze(module_of("causal-lm"), token_ids=row["input_ids"]) for row in rows(8)]
     expected = np.mean([a.measures["entropy"]["weights"] for a in first], (0, 2, 3))
     assert np.allclose(callback.rows[0]["entropy"], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_padding_of_the_data_is_left_out(tmp_path, side):
+    """The inputs are the rows without it; a row of padding alone is none."""
+    whole, trainer = [row["input_ids"] for row in rows(3)], trainer_of(tmp_path, steps=1)
+    padding = torch.zeros(30, dtype=torch.long)
+    joined = [[padding, ids] if side == "left" else [ids, padding] for ids in whole]
+    padded = [{"input_ids": torch.cat(one), "attention_mask": (torch.cat(one) > 0).long()} for one in joined]
+    trainer.train_dataset = [{"input_ids": padding, "attention_mask": padding}, *padded]
+    callback = headscope.watch_training(trainer, statistics=["entropy"])
+    assert callback._inputs == [ids.tolist() for ids in whole]
+
+
+class Loses(TrainerCallback):
+    """A training whose folder of records vanishes."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def on_step_begin(self, args, state, control, **given):
+        if state.global_step == 1:
+            shutil.rmtree(self.folder)
+
+
+def test_a_folder_that_vanishes(tmp_path, caplog):
+    """Neither a record nor a figure that cannot be written ends the training."""
+    trainer = trainer_of(tmp_path, steps=2, callbacks=[Loses(tmp_path / "attention")])
+    callback = headscope.watch_training(trainer, INPUTS, every=1, most_time=1, statistics=["entropy"])
+    trainer.train()
+    assert [row["step"] for row in callback.rows] == [0, 1, 2]
+    assert "the figures of the attention statistics were not written" in caplog.text
+
+
+@pytest.mark.parametrize("best", [False, True])
+def test_training_that_stops_early(tmp_path, best):
+    """The last step is recorded, unless the weights of the best one replaced its own, and there are figures either way."""
+    chosen = {"save_strategy": "steps", "save_steps": 2, "load_best_model_at_end": True} if best else {}
+    trainer = trainer_of(
+        tmp_path, steps=50, callbacks=[EarlyStoppingCallback(1)], evaluated=rows(4), learning_rate=0.0,
+        eval_strategy="steps", eval_steps=2, metric_for_best_model="eval_loss", **chosen,
+    )  # fmt: skip
+    callback = headscope.watch_training(trainer, INPUTS, every=3, most_time=1, statistics=["entropy"])
+    trainer.train()
+    assert trainer.state.global_step == 4
+    assert [row["step"] for row in callback.rows] == ([0, 3] if best else [0, 3, 4])
+    assert read(tmp_path / "attention") == callback.rows
+    assert (tmp_path / "attention" / "entropy.html").exists()
 
 
 def test_resumes_with_the_training(tmp_path):
