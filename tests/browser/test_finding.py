@@ -327,3 +327,20 @@ def test_the_previous_answer_is_never_under_a_new_question(visit: Visit) -> None
     expect(found(visit)).to_have_count(0)
     visit.page.unroute("**/ask*")
     expect(answer).to_contain_text("Compare what?")
+
+
+def test_places_of_a_word_are_those_of_the_text_on_screen(visit: Visit) -> None:
+    """A place is chosen among them; in another text none is at first."""
+    sentence = "The cat sat on the mat. "
+    visit.open(address(text=sentence * 40))
+    field = visit.page.get_by_role("searchbox", name="Find a word in the text")
+    said = visit.page.get_by_role("search").filter(has=field).get_by_role("status")
+    field.fill("mat")
+    for _ in range(38):
+        field.press("Enter")
+    expect(said).to_have_text("38 of 40")
+    visit.submit(sentence * 36)
+    expect(said).to_have_text("36")
+    visit.page.get_by_label("What is shown of the word").select_option("is looked at")
+    field.press("Enter")
+    expect(said).to_have_text("1 of 36")

@@ -171,6 +171,15 @@ def test_token_ids(visit: Visit) -> None:
     expect(visit.text).to_have_value("The cat sat.")
     visit.shows("The", "cat", "sat", ".")
 
+    visit.text.focus()
+    visit.page.get_by_role("button", name="as token ids").click()
+    expect(box).to_have_value(" ".join(ids))
+    before = visit.now()
+    visit.page.get_by_role("button", name="Examples", exact=True).click()
+    visit.page.get_by_role("button", name=re.compile("^A pronoun")).first.click()
+    visit.settled(before)
+    expect(visit.text).to_have_value(re.compile("trophy"))
+
 
 def test_the_model_writes_on(visit: Visit) -> None:
     """A decoder continues the text; what it wrote is marked, and drawn by the numbers that are given."""

@@ -75,7 +75,8 @@ export function createPage(source: Source, fragment: string, onhelp: () => void)
       else if (name !== 'reset' && theme.dark !== (name === 'dark')) theme.toggle()
     },
     reasons: () => chosen.support?.measures ?? {},
-    analyse: () => void requests.analyse(),
+    analyse: () => requests.analyse(),
+    busy: () => session.busy,
     complete: requests.complete,
   })
   const { share } = selection

@@ -18,7 +18,9 @@ interface SearchContext {
   command: (name: string) => void
   /** Why the model does not support a measure. */
   reasons: () => Reasons
-  analyse: () => void
+  analyse: () => Promise<void>
+  /** Whether an analysis is on its way. */
+  busy: () => boolean
   /** Requests what is selected and missing. */
   complete: () => void
 }
@@ -34,10 +36,19 @@ export function connectSearch({
   command,
   reasons,
   analyse,
+  busy,
   complete,
 }: SearchContext) {
   /** The sentence whose best head is opened as soon as it is found. */
   let opening = ''
+
+  /** Request the measures that the search needs. Another analysis is searched as soon as it is on screen. */
+  async function compute(analysis: Analysis): Promise<void> {
+    const lacking = search.needs.filter((name) => !analysis.measures.includes(name)).join(' and ')
+    await analyse()
+    if (shown()?.analysis !== analysis || busy()) return
+    search.refuse(`The search needs ${lacking}, which could not be computed. Press Analyse to try again.`)
+  }
 
   async function pinStrongest(among: readonly number[]): Promise<void> {
     const open = shown()
@@ -61,7 +72,7 @@ export function connectSearch({
       const refused = search.needs.find((name) => reasons()[name])
       if (refused) search.refuse(`This model does not support ${refused}: ${reasons()[refused]}`)
       else if (selection.shared) search.refuse(LACKING)
-      else analyse()
+      else await compute(analysis)
     },
 
     /** Search by a query, or by a sentence, which may also select other things. */

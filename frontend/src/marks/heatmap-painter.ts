@@ -5,7 +5,7 @@ import { fitCanvas } from '../lib/drawing/frame'
 import { MONO, type Palette, tableFor } from '../lib/drawing/palette'
 import { axisNames } from '../lib/maths/axis-names'
 import { packHex } from '../lib/maths/colour'
-import { placeDetail } from '../lib/maths/details'
+import { drawnView, placeDetail } from '../lib/maths/details'
 import { type Box, type Highlight, litKeys, litQueries } from '../lib/maths/highlight'
 import { along, rasterise, type Window } from '../lib/maths/raster'
 import { LABEL_HEIGHT, shorten } from '../lib/text/labels'
@@ -46,10 +46,11 @@ export function paintMap(canvas: Surface, layout: MapLayout, picture: MapPicture
   const ratio = ratioOf(context)
   const device = Math.round(side * ratio)
   const image = 'fit' in canvas ? context.createImageData(device, device) : sketchOf(context, device)
-  const { map, scale, palette, window } = picture
+  const { map, queries, keys, scale, palette, window } = picture
   const pixels = new Uint32Array(image.data.buffer)
   const table = tableFor(palette, scale.signed)
-  rasterise(map, scale, table, pixels, [device, device], window, packHex(palette.muted))
+  const view = drawnView(map, [queries.labels.length, keys.labels.length], window, device)
+  rasterise(map, scale, table, pixels, [device, device], view, packHex(palette.muted))
   paintDetails(pixels, device, picture)
   context.putImageData(image, Math.round(left * ratio), Math.round(top * ratio))
   greyColumns(context, layout, picture)

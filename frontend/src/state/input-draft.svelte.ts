@@ -9,15 +9,20 @@ export class InputDraft {
   readonly #selection: Selection
   text = $derived.by(() => this.#selection.text)
   pair = $derived.by(() => this.#selection.pair)
-  chat = $derived.by(() => this.#selection.chat)
-  ids = $derived.by(() => this.#selection.ids)
-  targets = $derived.by(() => this.#selection.targets)
+  /** Any other input, such as an example, replaces what is typed in place of a text. */
+  readonly #chosen = $derived.by(() => {
+    const { text, pair, chat, ids, targets } = this.#selection
+    return { text, pair, chat, ids, targets }
+  })
+  chat = $derived.by(() => this.#chosen.chat)
+  ids = $derived.by(() => this.#chosen.ids)
+  targets = $derived.by(() => this.#chosen.targets)
   /** The other text of a comparison. */
   than = $derived.by(() => this.#selection.than)
   /** Whether token ids are entered instead of a text. */
-  byIds = $derived.by(() => this.#selection.ids !== '')
+  byIds = $derived.by(() => this.#chosen.ids !== '')
   /** Whether a conversation is entered instead of a text. */
-  byChat = $derived.by(() => this.#selection.chat !== '')
+  byChat = $derived.by(() => this.#chosen.chat !== '')
   /** The ids with which the boxes were filled. */
   #filled = ''
 

@@ -22,13 +22,20 @@ export class KeyedRun<W extends { key: string }, T> {
   /** The fraction of it that is done. */
   done = $state(0)
   readonly #kept = new Map<string, T>()
+  /** Counts computations, as the same may be asked for again before it has stopped. */
+  #count = 0
   readonly #task
 
   constructor(
     compute: (wanted: W, report: (done: number) => void, signal: AbortSignal) => Promise<T>,
     private readonly most = KEPT,
   ) {
-    this.#task = latest((signal, wanted: W) => compute(wanted, (done) => (this.done = done), signal))
+    this.#task = latest((signal, wanted: W) => {
+      const report = (done: number) => {
+        if (!signal.aborted) this.done = done
+      }
+      return compute(wanted, report, signal)
+    })
   }
 
   /** What was computed before. */
@@ -59,6 +66,7 @@ export class KeyedRun<W extends { key: string }, T> {
       this.found = { wanted, result: kept }
       return
     }
+    const count = ++this.#count
     this.running = key
     this.done = 0
     this.failed = undefined
@@ -70,7 +78,7 @@ export class KeyedRun<W extends { key: string }, T> {
       const message = errorSentence(error, 'Try again.')
       this.failed = { key, message, final: status === 422, lost: code === 'unreachable' }
     }
-    if (this.running === key) this.running = ''
+    if (this.#count === count) this.running = ''
   }
 
   #keep(wanted: W, result: T): void {

@@ -47,8 +47,8 @@ export class ModelLibrary {
   /** Look up what a model supports, and whether it is being downloaded. */
   async learn({ name, local }: Model): Promise<void> {
     if (!this.support[name]) {
-      const known = await this.#source.support(name).catch(() => [])
-      this.support = { ...this.support, [name]: known }
+      const known = await this.#source.support(name).catch(() => undefined)
+      if (known) this.support = { ...this.support, [name]: known }
     }
     if (local || !this.library || name in this.downloads) return
     const download = await this.library.download(name).catch(() => undefined)

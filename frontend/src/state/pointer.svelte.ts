@@ -7,8 +7,8 @@ const toggled = (list: readonly number[], item: number) =>
   list.includes(item) ? list.filter((other) => other !== item) : [...list, item]
 
 export class Pointer {
-  query = $state<number | null>(null)
-  key = $state<number | null>(null)
+  #query = $state<number | null>(null)
+  #key = $state<number | null>(null)
   /** What a click or a rectangle has pinned, which the address contains. */
   readonly pins: Highlight = $derived.by(() => clipPins(this.selection.pins, this.size()))
 
@@ -17,6 +17,16 @@ export class Pointer {
     private readonly selection: Pick<Selection, 'pins' | 'set'>,
     private readonly size: () => readonly [number, number],
   ) {}
+
+  /** The query pointed at; null if there is none, or none any more since another text is on screen. */
+  get query(): number | null {
+    return this.#query !== null && this.#query < this.size()[0] ? this.#query : null
+  }
+
+  /** The key pointed at, likewise. */
+  get key(): number | null {
+    return this.#key !== null && this.#key < this.size()[1] ? this.#key : null
+  }
 
   /** The head pointed at, in the grid or in a figure. */
   spot = $state.raw<Spot | null>(null)
@@ -32,8 +42,8 @@ export class Pointer {
   keys: readonly number[] = $derived(this.key === null ? litKeys(this.pins) : [this.key])
 
   hover(query: number | null, key: number | null): void {
-    this.query = query
-    this.key = key
+    this.#query = query
+    this.#key = key
   }
 
   leave(): void {

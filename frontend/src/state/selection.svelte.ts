@@ -2,15 +2,15 @@
 import { type Analysis, type Head, headName, type Method } from '../lib/data/analysis'
 import { pickParams, replaceParams } from '../lib/data/params'
 import { MOST_SELECTED, sameHead, toggleHead } from '../lib/maths/merge'
-import { writeFragment } from '../lib/net/fragment'
+import { linkProblem, writeFragment } from '../lib/net/fragment'
 import { addressFields } from './fields.svelte'
 import { ALONE, DETERMINED, describe, FIELDS, INPUT, NOT_SHARED, OF_TOKENS, type Patch } from './selection-fields'
 
 /** Characters that the server accepts. */
 const LONGEST_VIEW = 4000
+/** What a view in a file can do without, and in which order it is left out until the rest is short enough. */
+const SPARE = ['pins', 'find', 'notes', 'reference', 'heads', 'off'] as const
 
-/** Longer addresses slow the browser down, which keeps them in its history too. No text that is analysed is longer. */
-const LONGEST_ADDRESS = 2 ** 18
 /** `step` adds a history entry, unless the same fields changed a moment ago. */
 type History = 'push' | 'replace' | 'step'
 
@@ -48,13 +48,13 @@ export class Selection extends addressFields(FIELDS) {
     this.#written = { text, pair, chat, ids, targets }
   }
 
-  /** Without a text that is far too long to be analysed: the address keeps the one before. */
+  /** Of the address: it keeps the text before one that is too long. */
   get fragment(): string {
-    const whole = this.#whole
-    return whole.length > LONGEST_ADDRESS ? this.encode(this.#written) : whole
+    return linkProblem(this.link) ? this.encode(this.#written) : this.link
   }
 
-  get #whole(): string {
+  /** Everything that is chosen, which may be too long for an address. */
+  get link(): string {
     return this.encode(this.shared ? DETERMINED : {})
   }
 
@@ -105,7 +105,7 @@ export class Selection extends addressFields(FIELDS) {
 
   #write(how: 'pushState' | 'replaceState'): void {
     const { fragment } = this
-    if (fragment === this.#whole) this.#remember()
+    if (fragment === this.link) this.#remember()
     if (`#${fragment}` === (location.hash || '#')) return
     const step = stepNow() + (how === 'pushState' ? 1 : 0)
     if (how === 'pushState') this.#furthest = step
@@ -134,13 +134,17 @@ export class Selection extends addressFields(FIELDS) {
 
   /** The view of an analysis as it opens from a file of its own, which has nothing to compare it with but its lenses and heads. */
   get exported(): string {
-    const alone = {
+    const alone: Patch = {
       ...DETERMINED,
       ...NOT_SHARED,
       ...(['lens', 'head'].includes(this.with) ? {} : { ...ALONE, compare: 'off' }),
     }
-    const view = this.encode(alone)
-    return view.length <= LONGEST_VIEW ? view : this.encode({ ...alone, pins: '', find: '' })
+    for (const name of SPARE) {
+      const view = this.encode(alone)
+      if (view.length <= LONGEST_VIEW) return view
+      alone[name] = ''
+    }
+    return this.encode(alone)
   }
 
   /** Look at the same analysis and head as at first. */

@@ -3,6 +3,7 @@ import { type Analysis, type KindSupport, type Request, type Run, sharedLenses }
 import { firstThatFits, smallerRequests, withLeftOut } from '../lib/data/fitting'
 import { unlistedModel } from '../lib/data/models'
 import { type Catalogue, errorSentence, type Source, SourceError } from '../lib/data/source'
+import { isOver } from '../lib/data/studies'
 import { mark } from '../lib/drawing/frame'
 import { latest } from '../lib/net/latest'
 import { Comparison } from './comparison.svelte'
@@ -79,11 +80,11 @@ export class Session {
     await this.learn(model)
   }
 
-  /** Look up what a model supports, once. */
+  /** Look up what a model supports, until it is known. */
   async learn(model: string): Promise<void> {
     if (model === '' || this.support[model]) return
-    const known = await this.source.support(model).catch(() => [])
-    this.support = { ...this.support, [model]: known }
+    const known = await this.source.support(model).catch(() => undefined)
+    if (known) this.support = { ...this.support, [model]: known }
   }
 
   /** Returns whether the new analysis is on screen, with the one it is compared with. */
@@ -158,16 +159,20 @@ export class Session {
   }
 
   async cancel(): Promise<void> {
-    const id = this.run?.id
-    if (!this.run) return
+    const { run } = this
+    if (!run) return
     this.#ticket.cancelled = true
     this.error = ''
     this.#end()
     // Without an id yet, #show cancels as soon as it has one.
-    if (!id) return
+    if (!run.id) return
     this.#task.stop()
-    if (!this.#ticket.ours) return
-    await this.source.cancel(id).catch(() => {})
+    if (this.#ticket.ours) await this.#stop(run).catch(() => {})
+  }
+
+  /** What has ended is kept: the source would delete it. */
+  async #stop(run: Run): Promise<void> {
+    if (!isOver(run)) await this.source.cancel(run.id)
   }
 
   /** `insist`: the reader requested what failed, not the page by itself. */
@@ -232,7 +237,7 @@ export class Session {
     // What existed before is kept.
     else if (!answer.stored) this.#liveRuns.add(answer.id, reading)
     if (ticket.cancelled || signal.aborted) {
-      if (ticket.ours && ticket.cancelled) await this.source.cancel(answer.id)
+      if (ticket.ours && ticket.cancelled) await this.#stop(answer)
       else if (!this.run) this.#liveRuns.sweep(this.shown?.analysis.id)
       return undefined
     }
@@ -276,7 +281,7 @@ export class Session {
       this.#began = now.status === 'running' ? (this.#began ?? performance.now()) : undefined
     }
     report(first)
-    if (run.status === 'queued' || run.status === 'running') await this.source.watch(run.id, report, signal)
+    if (!isOver(run)) await this.source.watch(run.id, report, signal)
     return run
   }
 }

@@ -8,6 +8,7 @@ import {
   sessionName,
   writeSessions,
 } from '../lib/data/sessions'
+import { linkProblem } from '../lib/net/fragment'
 import { keep, recall } from '../lib/net/storage'
 import { plural } from '../lib/text/format'
 
@@ -38,7 +39,7 @@ export class Sessions {
   /** Save the link under a name, in place of a session of that name. */
   save(text: string, link: string): boolean {
     const name = sessionName(text)
-    const problem = nameProblem(name)
+    const problem = nameProblem(name) || linkProblem(link)
     if (problem) return this.#say(problem, true)
     this.#read()
     const others = this.list.filter((session) => session.name !== name)

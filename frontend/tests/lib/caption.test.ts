@@ -56,6 +56,12 @@ describe('a caption', () => {
 })
 
 describe('what was cut', () => {
+  it('is nothing if the last word is masked', async () => {
+    const analysis = await analysed()
+    const tokens = analysis.tokens.map((token, at) => (at === 10 ? { ...token, kind: 'special' as const } : token))
+    expect(cutSentence({ ...analysis, tokens, keyTokens: tokens, mask: [10] })).toBe('')
+  })
+
   it('is reported if the tokens end before the text does', async () => {
     const analysis = await analysed()
     expect(cutSentence(analysis)).toBe('')

@@ -5,6 +5,7 @@ import {
   columnOf,
   type Detail,
   drawnPool,
+  drawnView,
   entriesOf,
   isLarge,
   isLong,
@@ -17,7 +18,7 @@ import {
   wantedPool,
 } from '../../src/lib/maths/details'
 import type { Matrix } from '../../src/lib/maths/matrix'
-import { WHOLE, type Window, windowAt } from '../../src/lib/maths/raster'
+import { type View, WHOLE, type Window, windowAt } from '../../src/lib/maths/raster'
 
 /** The entry of a query and a key is unlike any other. */
 const entry = (query: number, key: number) => query * 1000 + key
@@ -103,6 +104,20 @@ describe('a part in a window', () => {
 
 describe('values', () => {
   const near = detail([128, 256], [384, 512])
+
+  it('are read in the cells of an overview, of which the last has fewer tokens', () => {
+    const [tokens, pool] = [8161, 8]
+    const { map } = detail([0, tokens], [0, tokens], pool)
+    const pooled = { ...map, pool }
+    for (const token of [0, 7, 8, 4079, 4080, 8151, 8159, 8160]) {
+      const first = Math.floor(token / pool) * pool
+      const { value } = cellValue(pooled, [], [[token], tokens], [[token], tokens])
+      expect([token, value]).toEqual([token, entry(first, first)])
+    }
+    const { top, height } = drawnView(pooled, [tokens, tokens], WHOLE, 512) as View
+    expect([top, height * map.rows]).toEqual([0, expect.closeTo(tokens / pool, 6)])
+    expect(drawnView(overview, [tokens, tokens], WHOLE, 512)).toBe(WHOLE)
+  })
 
   it('are exact where a part has them, and about those of the overview elsewhere', () => {
     expect(cellValue(overview, [near], [[130], 4000], [[400], 4000])).toEqual({ exact: true, value: entry(130, 400) })

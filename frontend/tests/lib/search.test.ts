@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { fixedCatalogue, fixedSource } from '../../gallery/source'
+import { connectSearch } from '../../src/app/search'
 import { type Analysis, headTitle, parseHeads, type Request } from '../../src/lib/data/analysis'
 import { headNumbers } from '../../src/lib/data/measures'
 import {
@@ -20,7 +21,10 @@ import { type Matrix, strongest } from '../../src/lib/maths/matrix'
 import { MOST_SELECTED, mergeMaps, toggleHead } from '../../src/lib/maths/merge'
 import { formatAmount } from '../../src/lib/text/words'
 import { type GridLayout, headAt, placeOf } from '../../src/marks/grid-painter'
+import type { OpenAnalysis } from '../../src/state/open-analysis'
+import { Pointer } from '../../src/state/pointer.svelte'
 import { HeadSearch } from '../../src/state/search.svelte'
+import { Selection } from '../../src/state/selection.svelte'
 
 const part = (slot: SearchPart['slot'], value: string): SearchPart => ({ slot, value, said: value })
 
@@ -234,6 +238,26 @@ describe('Finder', () => {
     expect(heads.needs).toEqual(['null_share'])
     heads.refuse('Not here.')
     expect([heads.error, heads.busy]).toEqual(['Not here.', false])
+  })
+
+  it('says so if a measure that is missing cannot be computed', async () => {
+    const [search, analysis] = [new HeadSearch(source.headQueries), await analysed()]
+    const shown = () => ({ analysis }) as OpenAnalysis
+    let running = true
+    const reasons = () => ({})
+    const asked = { search, shown, reasons, selection: new Selection(), busy: () => running }
+    const rest = {
+      lens: () => 'weights',
+      command: () => {},
+      complete: () => {},
+      pointer: new Pointer(asked.selection, () => [9, 9]),
+    }
+    const box = connectSearch({ ...asked, ...rest, analyse: async () => {} })
+    await box.seek(analysis, { text: '', sort: 'null_share', lens: 'weights' })
+    expect([search.busy, search.error]).toEqual([true, ''])
+    running = false
+    await box.seek(analysis, { text: '', sort: 'null_share', lens: 'weights' })
+    expect([search.busy, search.error]).toEqual([false, expect.stringContaining('needs null_share, which could not')])
   })
 
   it('sorts without lighting anything', async () => {

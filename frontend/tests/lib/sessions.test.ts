@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
 import {
   LONGEST_NAME,
   mergeSessions,
@@ -7,6 +7,7 @@ import {
   sessionName,
   writeSessions,
 } from '../../src/lib/data/sessions'
+import { Sessions } from '../../src/state/sessions.svelte'
 
 const session = (name: string, link = 'text=a') => ({ name, link, saved: 1 })
 
@@ -37,4 +38,17 @@ describe('sessions', () => {
     expect(nameProblem(sessionName('  '))).toBe('Enter a name for the session.')
     expect(nameProblem('x'.repeat(LONGEST_NAME + 1))).toContain('may have 80 characters')
   })
+})
+
+it('a session whose link is too long is refused, and any other is there again', () => {
+  const store = new Map<string, string>()
+  const setItem = (key: string, value: string) => void store.set(key, value)
+  vi.stubGlobal('localStorage', { getItem: (key: string) => store.get(key) ?? null, setItem })
+  const sessions = new Sessions(() => null)
+  sessions.save('Long', `text=${'a'.repeat(250_000)}`)
+  sessions.save('Longer', `text=${'a'.repeat(300_000)}`)
+  expect(sessions.message).toEqual({ text: expect.stringContaining('too long for a link'), failed: true })
+  sessions.show()
+  expect(sessions.list.map(({ name }) => name)).toEqual(['Long'])
+  vi.unstubAllGlobals()
 })

@@ -16,11 +16,14 @@ import {
   binSentence,
   difference,
   medianSentence,
+  numbered,
   rankCells,
   rankQuery,
   toGrid,
 } from '../../src/lib/data/study-heads'
 import { short, timeLeft } from '../../src/lib/text/format'
+import { headAt, headings, placeOf } from '../../src/marks/grid-painter'
+import { OpenStudy } from '../../src/state/study/study.svelte'
 import { StudyList } from '../../src/state/study/study-list.svelte'
 
 const titled = (model: string) => model.toUpperCase()
@@ -136,6 +139,20 @@ describe('heads of a study', () => {
     expect(rankCells(more, variant('a'))).toEqual([{ layer: 0, head: 1, value: -1.5 }])
   })
 
+  it('have their own numbers in the grid, also where not every layer attends', () => {
+    const values = [
+      [1, 2],
+      [3, 4],
+    ]
+    const some = numbered(values, { ...variant('a'), layers: [3, 7] })
+    const layout = { ...some.cells, cell: 16, gap: 2 }
+    expect(headings(layout)).toEqual({ layers: [3, 7], heads: [0, 1] })
+    const head = headAt(layout, 1, 0)
+    expect([head, placeOf(layout, { layer: 7, head: 0 })]).toEqual([{ layer: 7, head: 0 }, [1, 0]])
+    expect(some.values[7][0]).toBe(3)
+    expect(numbered(values, variant('a'))).toEqual({ cells: { layers: 2, heads: 2 }, values })
+  })
+
   it('open on a text as it was in the study', () => {
     const row = { row: 3, text: 'A & b', textPair: '', label: '' }
     const link = analysisLink(
@@ -248,4 +265,21 @@ it('tells a median no more finely than it is known', () => {
     'All 136 values are in one bin, from 0.025 to 0.05.',
     '',
   ])
+})
+
+it('cancels a study, and keeps one that has just ended', async () => {
+  const removed: string[] = []
+  const source = fixedStudies('some')
+  const remove = async (id: string) => void removed.push(id)
+  const changed = vi.fn()
+  for (const status of ['running', 'done'] as const) {
+    const open = new OpenStudy({ ...source, remove }, changed, String)
+    void open.open('running')
+    await vi.waitFor(() => expect(open.study?.status).toBe('running'))
+    open.studies.study = async (id, signal) => ({ ...(await source.study(id, signal)), status })
+    await open.cancel()
+    expect([removed, open.error]).toEqual([['running'], ''])
+    await open.open('')
+  }
+  expect(changed).toHaveBeenCalledTimes(2)
 })

@@ -178,6 +178,14 @@ describe('two analyses', () => {
   })
 })
 
+it('nothing is pointed at that the text on screen does not have', () => {
+  let size: readonly [number, number] = [20, 20]
+  const pointer = new Pointer(new Selection('pins=q1'), () => size)
+  pointer.hover(12, 3)
+  size = [5, 5]
+  expect([pointer.query, pointer.key, pointer.queries, pointer.lit.keys]).toEqual([null, 3, [1], [3]])
+})
+
 describe('names', () => {
   it('say what tells two analyses apart', async () => {
     const source = fixedSource()

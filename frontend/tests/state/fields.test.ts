@@ -1,5 +1,7 @@
-import { describe, expect, it } from 'vitest'
+import { afterEach, describe, expect, it, vi } from 'vitest'
+import { linkProblem } from '../../src/lib/net/fragment'
 import { addressFields, choice, flag, head, headList, integer, number, text } from '../../src/state/fields.svelte'
+import { Selection } from '../../src/state/selection.svelte'
 
 class Fields extends addressFields({
   name: text('weights'),
@@ -50,5 +52,28 @@ describe('address fields', () => {
     const fields = new Fields('view=both&mass=3&unknown=1')
     expect(fields.fragment()).toBe('mass=3')
     expect(fields.fragment({ mass: '0.7', name: 'a b' })).toBe('name=a+b')
+  })
+})
+
+describe('a selection', () => {
+  afterEach(() => void vi.unstubAllGlobals())
+
+  it('keeps a text out of the address that is too long for it, and has no link then', () => {
+    vi.stubGlobal('location', { hash: '', href: 'http://localhost/' })
+    vi.stubGlobal('history', { state: null, pushState: () => {} })
+    vi.stubGlobal('dispatchEvent', () => true)
+    const selection = new Selection('text=short')
+    expect([selection.link, linkProblem(selection.link)]).toEqual(['text=short', ''])
+    selection.set({ text: '\u0441\u043b\u043e\u0432\u043e '.repeat(10_000) }, 'push')
+    expect(selection.fragment).toBe('text=short')
+    expect(linkProblem(selection.link)).toContain('too long for a link')
+  })
+
+  it('fits into an exported page, without notes if they are too long', () => {
+    const notes = (length: number) => JSON.stringify({ 'minilm/self': { '1.0': 'n'.repeat(length) } })
+    const view = (length: number) =>
+      new Selection(new URLSearchParams({ head: '1.0', notes: notes(length) }).toString())
+    expect(view(1000).exported).toContain('notes=')
+    expect(view(3990).exported).toBe('head=1.0')
   })
 })

@@ -1,4 +1,5 @@
-import { expect, it } from 'vitest'
+import { expect, it, vi } from 'vitest'
+import { computeSingle } from '../../src/api/single'
 import { SourceError } from '../../src/lib/data/source'
 import { KeyedRun } from '../../src/state/keyed-run.svelte'
 
@@ -33,4 +34,38 @@ it('leaves what was cancelled until it is asked for again', async () => {
   expect([run.isRunning(ONE), run.error(ONE), run.current(ONE), asked]).toEqual([false, 'Cancelled.', undefined, 1])
   void run.ask(ONE, true)
   expect([run.isRunning(ONE), run.error(ONE), asked]).toEqual([true, '', 2])
+})
+
+it('computes what was given up a moment ago as a job of its own, once the former is cancelled', async () => {
+  const log: string[] = []
+  const statuses: Record<string, string> = {}
+  let answer = () => {}
+  const answered = new Promise<void>((resolve) => (answer = resolve))
+  vi.stubGlobal('fetch', async (url: string, { method = 'GET', body = '' }: { method?: string; body?: string }) => {
+    const id: string = method === 'POST' ? JSON.parse(body).key : url.split('/').at(-1)
+    log.push(`${method} ${id}`)
+    if (method === 'POST') statuses[id] = 'running'
+    if (method === 'DELETE') await answered.then(() => (statuses[id] = 'cancelled'))
+    const done = method === 'GET' && log.filter((one) => one === `POST ${id}`).length > 1
+    if (done && statuses[id] === 'running') statuses[id] = 'done'
+    const [status, result] = [statuses[id], statuses[id] === 'done' ? { id } : null]
+    return new Response(JSON.stringify({ id, status, progress: { fraction: 0 }, error: null, result }))
+  })
+  type Wanted = { key: string }
+  const run = new KeyedRun<Wanted, object>((wanted, report, signal) =>
+    computeSingle((parts) => ['/effects', ...parts].join('/'), wanted, report, signal),
+  )
+  const [a, b] = [{ key: 'a' }, { key: 'b' }]
+  void run.ask(a)
+  await vi.waitFor(() => expect(statuses.a).toBe('running'))
+  void run.ask(b)
+  void run.ask(a)
+  await vi.waitFor(() => expect(log).toContain('DELETE a'))
+  expect(log.filter((one) => one === 'POST a')).toHaveLength(1)
+  answer()
+  await vi.waitFor(() => expect(log.filter((one) => one === 'POST a')).toHaveLength(2))
+  expect(run.isRunning(a)).toBe(true)
+  await vi.waitFor(() => expect(run.current(a)).toBeDefined())
+  expect(run.error(a)).toBe('')
+  vi.unstubAllGlobals()
 })

@@ -263,13 +263,30 @@ describe('Session', () => {
 
   it('cancels a run whose id it does not know yet as soon as it learns it', async () => {
     const cancel = vi.fn(async () => {})
-    const it = session({ cancel })
+    const it = session({ cancel }, 200)
     const run = it.submit(request, 'weights')
     await it.cancel()
     expect(it.busy).toBe(false)
     expect(await run).toBe(false)
     expect(cancel).toHaveBeenCalledOnce()
     expect(it.shown).toBeUndefined()
+  })
+
+  it('keeps a finished analysis that is asked for again and cancelled, as the source would delete it', async () => {
+    const cancel = vi.fn(async () => {})
+    const source = fixedSource()
+    const known = await source.submit(request, new AbortController().signal)
+    const it = new Session({ ...source, cancel, submit: async () => ({ ...known, stored: true }) })
+    const early = it.submit(request, 'weights')
+    await it.cancel()
+    expect(await early).toBe(false)
+    await it.submit(request, 'weights')
+    // A comparison is turned on, and goes on after the analysis on screen has been answered.
+    void it.submit(request, 'weights', false, () => new Promise(() => {}))
+    await vi.waitFor(() => expect(it.run?.status).toBe('done'))
+    await it.cancel()
+    expect([it.busy, it.shown?.analysis.id]).toEqual([false, known.id])
+    expect(cancel).not.toHaveBeenCalled()
   })
 
   it('shows the sentence of a problem and keeps what was there', async () => {
@@ -331,6 +348,18 @@ describe('Session', () => {
     await it.submit({ ...request, text: 'Four.' }, 'weights', true)
     await it.submit({ ...request, text: 'Five.' }, 'weights')
     expect(forgotten).toEqual([ids.get('Four.')])
+  })
+
+  it('looks up again what a model supports if it could not be read', async () => {
+    const source = fixedSource()
+    const support = vi.fn(source.support).mockRejectedValueOnce(new Error('offline'))
+    const it = new Session({ ...source, support })
+    await it.learn('minilm')
+    expect(it.support.minilm).toBeUndefined()
+    await it.learn('minilm')
+    expect(it.support.minilm?.length).toBeGreaterThan(0)
+    await it.learn('minilm')
+    expect(support).toHaveBeenCalledTimes(2)
   })
 
   it('stays silent about what goes wrong while one types', async () => {

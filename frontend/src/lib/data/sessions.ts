@@ -1,4 +1,5 @@
 /** Named sessions: links with stars and notes, kept in this browser and as files. */
+import { linkProblem } from '../net/fragment'
 
 export interface SavedSession {
   name: string
@@ -10,8 +11,6 @@ export interface SavedSession {
 
 export const LONGEST_NAME = 80
 export const MOST_SESSIONS = 200
-/** In characters; an address with a long text and notes has fewer. */
-const LONGEST_LINK = 200_000
 
 const FORMAT = 'headscope-sessions'
 
@@ -32,7 +31,7 @@ const isSession = (value: unknown): value is SavedSession => {
     typeof name === 'string' &&
     nameProblem(sessionName(name)) === '' &&
     typeof link === 'string' &&
-    link.length <= LONGEST_LINK &&
+    linkProblem(link) === '' &&
     typeof saved === 'number' &&
     Number.isFinite(saved)
   )

@@ -1,9 +1,10 @@
 /** Heads over a data set: the query that ranks them, their numbers as a grid, and links to the analysis of a text. */
 
 import { encodeFragment } from '../net/fragment'
-import { type Head, headName } from './analysis'
+import { type Head, headName, type Subset } from './analysis'
 import { type FoundHeads, readSort } from './search'
 import { groupDigits, type Row, type Study, type StudyNumber, type Variant } from './studies'
+import { headsOf, scatter, subsetOf } from './subset'
 
 /** A query sorted by a measure, unless it already has an order. */
 export function rankQuery(find: string, measure: string, direction: 'asc' | 'desc'): string {
@@ -20,6 +21,20 @@ export function toGrid(found: FoundHeads, name: string, { layers, heads }: Varia
       return typeof value === 'number' ? value : null
     }),
   )
+}
+
+interface StudyGrid {
+  /** How many rows and columns there are; and which, unless they are all layers and heads. */
+  cells: { layers: number; heads: number; subset?: Subset; order?: Head[] }
+  /** [L][H] by layer and head. */
+  values: (number | null)[][]
+}
+
+/** A grid of values [L][H] by position, under the numbers of the layers and heads: not every layer of a model may attend. */
+export function numbered(values: (number | null)[][], { layers, heads }: Variant): StudyGrid {
+  const [cells, subset] = [{ layers: layers.length, heads: heads.length }, subsetOf(layers, heads)]
+  if (!subset) return { cells, values }
+  return { cells: { ...cells, subset, order: headsOf(subset, false) }, values: scatter(values, subset, null) }
 }
 
 /** Second minus first, head by head; null if either has no reading. */

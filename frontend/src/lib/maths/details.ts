@@ -75,6 +75,16 @@ function placeAlong([first, last]: Span, pool: number, count: number, start: num
   }
 }
 
+/** An overview as a part that is the whole of its map; undefined for other maps. */
+const wholePart = ({ pool }: Matrix, queries: number, keys: number): Part | undefined =>
+  pool ? { pool, queries: [0, queries], keys: [0, keys] } : undefined
+
+/** The cells of a map that a window shows. The last ones of an overview have fewer tokens than the others. */
+export function drawnView(map: Matrix, size: readonly [number, number], window: Window, side: number): Window | View {
+  const part = wholePart(map, ...size)
+  return (part && placeDetail(part, size, window, side)?.view) ?? window
+}
+
 /** Place a part in a window; undefined if nothing of it is visible. */
 export function placeDetail(
   { pool, queries, keys }: Part,
@@ -169,7 +179,8 @@ export function largestVisible(
   keys: number,
 ): number {
   const [rows, columns] = visibleSpans(window, queries, keys)
-  const part = map.exact ? undefined : sharpest(details, [rows, columns])
+  const whole = wholePart(map, queries, keys)
+  const part = map.exact ? undefined : (sharpest(details, [rows, columns]) ?? (whole && { ...whole, map }))
   if (!part) return visibleMax(map, window)
   const cells = ([from, to]: Span, first: number): Span => [
     Math.floor((from - first) / part.pool),

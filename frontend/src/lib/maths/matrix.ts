@@ -106,9 +106,10 @@ export function columnSum(map: Matrix, columns: readonly number[]): Float32Array
   return Float32Array.from({ length: map.rows }, (_, q) => at(q))
 }
 
-/** The value of a thumbnail at a token of so many along each side: the largest magnitude of the cells it covers. */
+/** The value of a thumbnail or an overview at a token of so many along each side. Cells of an overview have as many tokens each, but for the last one. */
 export function thumbnailValue(map: Matrix, [query, queries]: [number, number], [key, keys]: [number, number]): number {
-  const cell = (token: number, tokens: number, cells: number) => Math.floor(((token + 0.5) / tokens) * cells)
+  const cell = (token: number, tokens: number, cells: number) =>
+    Math.floor(map.pool ? token / map.pool : ((token + 0.5) / tokens) * cells)
   return map.data[cell(query, queries, map.rows) * map.cols + cell(key, keys, map.cols)]
 }
 

@@ -1,6 +1,13 @@
 /** Fields in the address after `#`. Only those that differ from their initial text are written. */
 type Fields = Record<string, string>
 
+/** Longer addresses slow the browser down, which keeps them in its history too. */
+const LONGEST = 2 ** 18
+
+/** Why a fragment can be no link; empty if it can. */
+export const linkProblem = (fragment: string): string =>
+  fragment.length > LONGEST ? 'This text is too long for a link. Share or export the analysis instead.' : ''
+
 export function encodeFragment(fields: Fields, initial: Fields): string {
   const parts: string[] = []
   for (const [key, value] of Object.entries(fields)) {

@@ -70,8 +70,9 @@ export function warningsOf({ warnings }: Analysis, lenses: readonly string[]): s
 export function cutSentence({ tokens, keyTokens, text, textPair, picture }: Analysis): string {
   // A text with an image is never truncated, and may have a word for the image that is no part of what is read.
   if (picture) return ''
+  // A masked token is special, and has the place of its word.
   const read = (segment: number) =>
-    [...tokens, ...keyTokens].filter((token) => token.segment === segment && token.kind !== 'special')
+    [...tokens, ...keyTokens].filter((token) => token.segment === segment && token.end > token.start)
   const left = [text, textPair].map((whole, segment) => whole.trimEnd().length - end(read(segment)))
   // Offsets count characters and lengths count UTF-16 units, so only a missing whole word counts as a cut.
   const cut = left.some(

@@ -38,11 +38,20 @@ export class OpenStudy {
     return this.open(id)
   }
 
-  async remove(): Promise<void> {
+  /** One that has ended by now is kept, as it would be deleted. */
+  cancel = (): Promise<void> =>
+    this.#change(async (id) => {
+      const { status } = await this.studies.study(id, new AbortController().signal)
+      if (!isOver({ status })) await this.studies.remove(id)
+    })
+
+  delete = (): Promise<void> => this.#change((id) => this.studies.remove(id))
+
+  async #change(how: (id: string) => Promise<void>): Promise<void> {
     const id = this.study?.id
     if (id === undefined) return
     try {
-      await this.studies.remove(id)
+      await how(id)
     } catch (error) {
       this.error = this.fail(error)
     }
