@@ -26,6 +26,7 @@ from headscope.analysis.result import MemorySink, Result
 from headscope.api.documents.thumbnails import draw_without
 from headscope.api.http.grouping import Grouping
 from headscope.api.routes.maps import MapSlice
+from headscope.api.windows import Window
 from headscope.core.factors import ProjectionFactors, Remainder, WeightFactors, Whole, undefined_map
 from headscope.database import Database, schema
 from headscope.errors import BudgetExceeded
@@ -140,7 +141,9 @@ def test_a_layer_without_the_chosen_heads(keep: Keep, tmp_path: Path) -> None:
     assert "fewer-heads" in [warning["code"] for warning in stored.document["warnings"]]
     for lens in LENSES:
         assert np.isnan(stored.maps(lens, ALL, ALL)).all((1, 2, 3)).tolist() == [False, True]
-    np.testing.assert_array_equal(stored.arrays["keys"], np.stack([np.minimum(np.arange(40) + 1, 5), np.arange(40) + 1]))
+    np.testing.assert_array_equal(
+        stored.arrays["keys"], np.stack([np.minimum(np.arange(40) + 1, 5), np.arange(40) + 1])
+    )
 
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
@@ -266,14 +269,12 @@ def test_slices_of_both_kinds(
     count = 70 if sizes is None else len(sizes)
     low, left = data.draw(st.integers(0, count - 1)), data.draw(st.integers(0, count - 1))
     window = slice(low, data.draw(st.integers(low + 1, count))), slice(left, data.draw(st.integers(left + 1, count)))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("headscope.api.routes.maps.COMPUTED", most)
-        found = [
-            MapSlice(pool=pool)._compute(
-                next(kept(keep).factors(lens, slice(1, 2), slice(0, 1))), grouping, *window, lens != "weights"
-            )
-            for keep in ("factors", "maps")
-        ]
+    found = [
+        MapSlice(pool=pool)._compute(
+            next(kept(keep).factors(lens, slice(1, 2), slice(0, 1))), Window(grouping, *window, most), lens != "weights"
+        )
+        for keep in ("factors", "maps")
+    ]
     np.testing.assert_allclose(np.abs(found[0]), np.abs(found[1]), atol=1e-5)
 
 

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from headscope.errors import TooManyRequests
-from headscope.server.limiters import Limiter, client
+from headscope.errors import BudgetExceeded, TooManyRequests
+from headscope.server.limiters import Limiter, MemoryLimiter, client
 
 
 async def _of(name: str, limiter: Limiter, order: list[str]) -> None:
@@ -85,3 +85,15 @@ def test_errors_are_those_of_the_call() -> None:
             await Limiter(total=1, each=1).share("a", lambda: 1 // 0)
 
     asyncio.run(failing())
+
+
+def test_what_no_client_may_have() -> None:
+    """What alone exceeds a client's limit is too large, however idle the server is; what exceeds it with other requests has to wait."""
+    room = MemoryLimiter(total=200, each=100)
+    with room.request():
+        with pytest.raises(BudgetExceeded, match="one client") as refused:
+            room.take(101)
+        assert (refused.value.actual, refused.value.limit) == (101, 100)
+        room.take(60)
+        with pytest.raises(TooManyRequests):
+            room.take(60)

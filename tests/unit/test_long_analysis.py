@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -119,11 +120,11 @@ def test_only_what_is_read_is_computed(long: headscope.Analysis, monkeypatch: py
 def test_saved_and_opened(long: headscope.Analysis, short: headscope.Analysis, tmp_path: Path) -> None:
     long.save(tmp_path / "long.safetensors")
     short.save(tmp_path / "short.safetensors")
-    again = headscope.open(tmp_path / "long.safetensors")
-    assert again.id == long.id
-    for lens, maps in again.maps.items():
-        assert isinstance(maps, FactoredMap)
-        np.testing.assert_array_equal(maps, long.maps[lens])
+    for again in (headscope.open(tmp_path / "long.safetensors"), pickle.loads(pickle.dumps(long))):
+        assert again == long
+        for lens, maps in again.maps.items():
+            assert isinstance(maps, FactoredMap)
+            np.testing.assert_array_equal(maps, long.maps[lens])
     headscope.open(tmp_path / "long.safetensors").save(tmp_path / "again.safetensors")
     assert (tmp_path / "again.safetensors").read_bytes() == (tmp_path / "long.safetensors").read_bytes()
 

@@ -20,10 +20,12 @@ PART = 2**18
 class MapComparison(Declaration):
     """A number for two maps [Q, K] of equal shape. `signed` tells whether it is defined for negative entries, `similar` whether larger means more alike.
 
-    `compute` takes N pairs at once, [N, Q, K] each with zeros in rows without a reading, and returns [N].
+    `sums` takes some rows of N pairs, [N, Q', K] each with zeros in rows without a reading, and returns T numbers of each pair, [T, N]; `result` makes [N] of
+    these, summed over all rows.
     """
 
-    compute: Callable[[Array, Array], Array]
+    sums: Callable[[Array, Array], Array]
+    result: Callable[[Array], Array]
     signed: bool = False
     similar: bool = False
 
@@ -38,30 +40,40 @@ class MapComparison(Declaration):
                 f"{self.title} is defined only for maps without negative entries. Compare signed maps by their cosine."
             )
         shape = a.shape[-2:]
-        result, ours, theirs = np.empty(prod(a.shape[:-2])), a.reshape(-1, *shape), b.reshape(-1, *shape)
+        ours, theirs = a.reshape(-1, *shape), b.reshape(-1, *shape)
         step = max(1, PART // max(1, prod(shape)))
-        for low in range(0, len(result), step):
-            one, other = (side[low : low + step].astype(np.float64) for side in (ours, theirs))
-            unread = ~(np.isfinite(one).all(-1) & np.isfinite(other).all(-1))  # rows without a reading in either
-            one[unread] = other[unread] = 0
-            result[low : low + step] = self.compute(one, other)
-        return result.reshape(a.shape[:-2])
+        found = [self._compare(ours[low : low + step], theirs[low : low + step]) for low in range(0, len(ours), step)]
+        return np.concatenate([np.zeros(0), *found]).reshape(a.shape[:-2])
+
+    def _compare(self, a: Array, b: Array) -> Array:
+        """Compare maps [N, Q, K], some rows at a time: [N]."""
+        step = max(1, PART // max(1, len(a) * a.shape[2]))
+        rows = [slice(low, low + step) for low in range(0, max(1, a.shape[1]), step)]
+        return self.result(np.sum([self._sums(a[:, some], b[:, some]) for some in rows], axis=0))
+
+    def _sums(self, a: Array, b: Array) -> Array:
+        """Return the sums of some rows, [T, N]."""
+        one, other = a.astype(np.float64), b.astype(np.float64)
+        unread = ~(np.isfinite(one).all(-1) & np.isfinite(other).all(-1))  # rows without a reading in either
+        one[unread] = other[unread] = 0
+        return self.sums(one, other)
 
 
-def cosine(a: Array, b: Array) -> Array:
-    """Cosine of the angle between two maps [N, Q, K] as vectors, [N], -1..1; NaN if one is all zeros."""
-    lengths = np.sqrt(_products(a, a)) * np.sqrt(_products(b, b))
-    return divide(_products(a, b), lengths).clip(-1, 1)
+def products(a: Array, b: Array) -> Array:
+    """Inner products of rows of maps [N, Q, K] with each other, with themselves, and of the other maps with themselves: [3, N]."""
+    return np.stack([np.einsum("nqk,nqk->n", one, other) for one, other in ((a, b), (a, a), (b, b))])
 
 
-def _products(a: Array, b: Array) -> Array:
-    return np.asarray(np.einsum("nqk,nqk->n", a, b))
+def cosine(sums: Array) -> Array:
+    """Cosine of the angle between two maps as vectors, from their products [3, N]: [N], -1..1; NaN if one is all zeros."""
+    both, ours, theirs = sums
+    return divide(both, np.sqrt(ours) * np.sqrt(theirs)).clip(-1, 1)
 
 
-def js_divergence(a: Array, b: Array) -> Array:
-    """Mean over rows of the Jensen-Shannon divergence of two maps [N, Q, K], base 2, [N], 0..1.
+def divergences(a: Array, b: Array) -> Array:
+    """Sum of the Jensen-Shannon divergences of rows of maps [N, Q, K], base 2, and the number of rows that have one: [2, N].
 
-    Rows are scaled to sum to 1; rows of zeros are left out, and the result is NaN if all are.
+    Rows are scaled to sum to 1; rows of zeros have none.
     """
     sums = a.sum(-1), b.sum(-1)
     defined = (sums[0] > 0) & (sums[1] > 0)  # [N, Q]
@@ -71,7 +83,13 @@ def js_divergence(a: Array, b: Array) -> Array:
     for side in (p, q):
         ratio = np.divide(side, middle, out=np.ones_like(side), where=side > 0)
         rows += np.einsum("nqk,nqk->nq", side, np.log2(ratio, out=ratio)) / 2
-    return divide(np.where(defined, rows, 0).sum(-1), defined.sum(-1)).clip(0, 1)
+    return np.stack([np.where(defined, rows, 0).sum(-1), defined.sum(-1)])
+
+
+def js_divergence(sums: Array) -> Array:
+    """Mean over rows of their divergence, from the sum and the number of rows [2, N]: [N], 0..1; NaN if no row has one."""
+    total, count = sums
+    return divide(total, count).clip(0, 1)
 
 
 COSINE = MapComparison(
@@ -83,7 +101,8 @@ COSINE = MapComparison(
     range=(-1.0, 1.0),
     signed=True,
     similar=True,
-    compute=cosine,
+    sums=products,
+    result=cosine,
 )
 
 JS_DIVERGENCE = MapComparison(
@@ -94,7 +113,8 @@ JS_DIVERGENCE = MapComparison(
     citation="Lin 1991, Divergence measures based on the Shannon entropy; between heads: Clark et al. 2019, sec. 6 (without their smoothing)",
     unit="bits",
     range=(0.0, 1.0),
-    compute=js_divergence,
+    sums=divergences,
+    result=js_divergence,
 )
 
 COMPARISONS: dict[str, MapComparison] = {comparison.name: comparison for comparison in (COSINE, JS_DIVERGENCE)}

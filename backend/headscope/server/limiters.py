@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import anyio
 import anyio.to_thread
 
-from ..errors import ServerBusy, TooManyRequests
+from ..errors import BudgetExceeded, ServerBusy, TooManyRequests
 from ..jobs import LOCAL
 
 T = TypeVar("T")
@@ -97,8 +97,14 @@ class MemoryLimiter:
                     self._taken -= taken
 
     def take(self, size: int) -> None:
-        """Reserve bytes before they are allocated. Raises TooManyRequests above the client's limit, and ServerBusy above the total."""
+        """Reserve bytes before they are allocated. Raises TooManyRequests above the client's limit, BudgetExceeded if this alone is above it, ServerBusy above the total."""
         name = client.get()
+        if size > self._each:
+            raise BudgetExceeded(
+                f"This takes {size / 1e6:,.0f} MB of the server's memory at once, and one client may have {self._each / 1e6:,.0f} MB. Request less, or export the analysis.",
+                limit=self._each,
+                actual=size,
+            )
         with self._lock:
             if self._taken[name] + size > self._each:
                 raise TooManyRequests(

@@ -14,8 +14,6 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load
 
 from ..core.arrays import Array
 from ..core.factors import Bias, Factors, ProjectionFactors, Remainder, Visible, WeightFactors, Whole
@@ -33,6 +31,7 @@ PARTS: dict[str, Any] = {
 NAMES = {part: name for name, part in PARTS.items()}
 # The names that safetensors gives to the types of arrays.
 DTYPES = {"float64": "F64", "float32": "F32", "int64": "I64", "int32": "I32", "uint8": "U8", "bool": "BOOL"}
+TYPES = {name: np.dtype(dtype) for dtype, name in DTYPES.items()}
 
 
 def encode(factors: Factors) -> list[memoryview]:
@@ -48,13 +47,18 @@ def encode(factors: Factors) -> list[memoryview]:
     return [memoryview(head), *(bytes_of(values) for _, values in ordered)]
 
 
-def decode(data: bytes) -> Factors:
-    """Return the factors of a document. Raises Corrupt for any other bytes."""
+def decode(data: bytes | memoryview) -> Factors:
+    """Return the factors of a document, whose arrays stay where they are in memory. Raises Corrupt for any other bytes."""
     try:
-        length = int.from_bytes(data[:8], "little")
-        described = json.loads(json.loads(data[8 : 8 + length])["__metadata__"]["head"])
-        return join(described, load(data))
-    except (SafetensorError, ValueError, LookupError, TypeError) as error:
+        start = 8 + int.from_bytes(data[:8], "little")
+        entries = json.loads(bytes(data[8:start]))
+        described = json.loads(entries.pop("__metadata__")["head"])
+        tensors = {
+            name: np.ndarray(one["shape"], TYPES[one["dtype"]], data, start + one["data_offsets"][0])
+            for name, one in entries.items()
+        }
+        return join(described, tensors)
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise Corrupt from error
 
 
@@ -112,9 +116,13 @@ def read_factors(
         places = [layer * shape[1] + head for head in range(shape[1])[heads]]
         most = max(1, BLOCK // max(sizes[layer * shape[1] :][: shape[1]]))  # heads that are read at once
         for low in range(0, len(places), most):
-            found = {place: bytearray(sizes[place]) for place in places[low : low + most]}
-            fill([(ends[place] - sizes[place], memoryview(data)) for place, data in found.items()])
-            for place, data in found.items():
-                if hashlib.sha256(data).hexdigest() != digests[place]:
-                    raise Corrupt
-                yield decode(bytes(data))
+            found = {place: np.empty(sizes[place], np.uint8).data for place in places[low : low + most]}
+            fill([(ends[place] - sizes[place], data) for place, data in found.items()])
+            for place in tuple(found):  # a head that was yielded is the caller's alone
+                yield _decode_verified(found.pop(place), digests[place])
+
+
+def _decode_verified(data: memoryview, digest: str) -> Factors:
+    if hashlib.sha256(data).hexdigest() != digest:
+        raise Corrupt
+    return decode(data)

@@ -1,4 +1,4 @@
-"""Heads of a map file that are sent from the file itself, a piece at a time, once they are verified.
+"""Heads of a map file that are sent or read from the file itself, a piece at a time, once they are verified.
 
 Verifying takes longer than sending, so heads of a file that does not change are verified once in VERIFIED_SECONDS. The file's inode, time of modification and
 size are compared before every piece.
@@ -9,11 +9,15 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import BinaryIO
 
+import numpy as np
 from cachetools import TTLCache
 
+from ..core.arrays import Array
+from ..core.factors import EVERY, Factors
 from ..core.streams import PIECE
 from .map_file import Corrupt, Shape, header
 
@@ -49,6 +53,43 @@ class VerifiedHeads:
                 known.update(heads)
 
 
+@dataclass(frozen=True)
+class OpenHead(Factors):
+    """The map of a head in an open file, of which only the rows of a window are read, PIECE bytes at a time. Raises Corrupt if the file has changed.
+
+    `read` returns bytes of the file by offset and length; the map begins at `start`.
+    """
+
+    read: Callable[[int, int], bytes]
+    start: int
+    queries: int
+    keys: int
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return 1, self.queries, self.keys
+
+    def head(self, head: int) -> OpenHead:
+        return self
+
+    def exact(self, head: int, rows: Array, columns: Array) -> Array:
+        return np.array([self._rows(row, row + 1)[0, columns] for row in rows.tolist()], np.float64)
+
+    def tile(self, head: int, rows: slice = EVERY, columns: slice = EVERY, out: Array | None = None) -> Array:
+        first, last, _ = rows.indices(self.queries)
+        window = np.empty((last - first, len(range(self.keys)[columns])), np.float32) if out is None else out
+        step = max(1, PIECE // (4 * self.keys))
+        for low in range(first, last, step):
+            high = min(low + step, last)
+            window[low - first : high - first] = self._rows(low, high)[:, columns]
+        return window
+
+    def _rows(self, first: int, last: int) -> Array:
+        width = 4 * self.keys
+        data = self.read(self.start + first * width, (last - first) * width)
+        return np.frombuffer(data, np.float32).reshape(-1, self.keys)
+
+
 class OpenMap:
     """Some layers and heads of an open map file as a map file of their own. Verifies them when it is made. Raises Corrupt."""
 
@@ -62,7 +103,7 @@ class OpenMap:
         name: Name,
         verified: VerifiedHeads,
     ) -> None:
-        self._file, self._size = file, shape[2] * shape[3] * 4  # bytes of a head
+        self._file, self._sides, self._size = file, shape[2:], shape[2] * shape[3] * 4  # bytes of a head
         chosen_layers, chosen_heads = range(shape[0])[layers], range(shape[1])[heads]
         self._header = header((len(chosen_layers), len(chosen_heads), *shape[2:]))
         self._first, self._heads_of_layer = len(header(shape)), chosen_heads
@@ -88,6 +129,16 @@ class OpenMap:
                 stop = start + len(self._heads_of_layer) * self._size
                 for low in range(start, stop, PIECE):
                     yield self._read(low, min(PIECE, stop - low))
+
+    def heads(self) -> Iterator[Factors]:
+        """Yield the heads, to be read until the file is closed."""
+        for row in self._rows:
+            for head in self._heads_of_layer:
+                yield OpenHead(self._read, self._first + (row + head) * self._size, *self._sides)
+
+    def close(self) -> None:
+        """Close the file, unless all pieces were read, which closes it."""
+        self._file.close()
 
     def _read(self, start: int, length: int) -> bytes:
         data = os.pread(self._file.fileno(), length, start)

@@ -20,6 +20,8 @@ MAX_TOKENS = 96
 # Inputs kept, entries kept per row, and the smallest weight kept: the last two are those of Neuronpedia's pipeline.
 SPARSE_INPUTS, TOP, MIN_WEIGHT = 8, 8, 0.005
 SCALE = 10_000
+# Weights of which the strongest are found at once.
+AT_ONCE = 2**18
 
 
 def shown_rank(row: int, tokens: int, width: int, seed: int) -> int:
@@ -57,16 +59,29 @@ def sparse_arrays(
     """
     if weights.shape[-1] > max_tokens or weights.shape[-1] != len(texts):
         return {}
-    top = min(TOP, weights.shape[-1])
-    # The largest `top` weights of each row, in the order of the keys: [L, H, Q, top]
-    keys = np.sort(np.argsort(-np.nan_to_num(weights), axis=-1, kind="stable")[..., :top], axis=-1)
-    values = np.take_along_axis(np.nan_to_num(weights), keys, -1)
+    keys, values = strongest(weights)
+    return name_sparse(variant, row, texts, keys, values)
+
+
+def name_sparse(variant: int, row: int, texts: Sequence[str], keys: Array, values: Array) -> dict[str, Array]:
+    """Return the strongest entries in each row of an input's weights as flat arrays."""
     prefix = f"sparse/{variant}/{row}"
-    return {
-        f"{prefix}/key": keys.astype(np.min_scalar_type(weights.shape[-1])),
-        f"{prefix}/value": np.where(values < MIN_WEIGHT, 0, np.round(values * SCALE)).astype(np.uint16),
-        f"{prefix}/tokens": _as_json(list(texts)),
-    }
+    return {f"{prefix}/key": keys, f"{prefix}/value": values, f"{prefix}/tokens": _as_json(list(texts))}
+
+
+def strongest(weights: Array) -> tuple[Array, Array]:
+    """Return the keys of the strongest entries in each row of weights [..., K], in order, and these weights times SCALE, both [..., min(TOP, K)]."""
+    rows = weights.reshape(-1, weights.shape[-1])
+    sides = len(rows), min(TOP, rows.shape[1])
+    keys, values = np.empty(sides, np.min_scalar_type(rows.shape[1])), np.empty(sides, np.uint16)
+    step = max(1, AT_ONCE // rows.shape[1])
+    for low in range(0, len(rows), step):
+        some = np.nan_to_num(rows[low : low + step])
+        places = np.sort(np.argsort(-some, axis=-1, kind="stable")[:, : sides[1]], axis=-1)
+        chosen = np.take_along_axis(some, places, -1)
+        keys[low : low + step] = places
+        values[low : low + step] = np.where(chosen < MIN_WEIGHT, 0, np.round(chosen * SCALE))
+    return keys.reshape(*weights.shape[:-1], -1), values.reshape(*weights.shape[:-1], -1)
 
 
 def prune_sparse(arrays: dict[str, Array], seed: int) -> dict[str, Array]:

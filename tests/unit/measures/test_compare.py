@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,22 @@ def test_against_loops(seed: int, n: int, rule: str) -> None:
         np.testing.assert_allclose(found, expected, atol=1e-12)
         np.testing.assert_allclose(found, comparison(b, a), atol=1e-12)
         assert comparison.range[0] <= found.min() <= found.max() <= comparison.range[1]
+
+
+def test_large_maps_are_compared_some_rows_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the numbers of whole maps, rows without a reading included, and a fraction of their memory."""
+    a, b = (random_rows(seed, 2, 512, 512).astype(np.float32) for seed in range(2))
+    a[0, 7], b[1, 300] = np.nan, np.nan
+    for comparison in COMPARISONS.values():
+        monkeypatch.setattr("headscope.measures.compare.PART", a.size)
+        whole = comparison(a, b)
+        monkeypatch.setattr("headscope.measures.compare.PART", 3 * 512)
+        tracemalloc.start()
+        found = comparison(a, b)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        np.testing.assert_allclose(found, whole, atol=1e-14)
+        assert peak < a[0].nbytes
 
 
 def test_closed_forms() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 import headscope
 from headscope.errors import NotReady, Unknown
+from headscope.store.export import Flat
 from headscope.studies import kept_maps
 from headscope.studies.results import headvis
 
@@ -71,6 +72,25 @@ def test_sequences_hold_the_strongest_entries(written: dict[str, Any], minilm: h
             inner = found[1:, 1:]
             assert one["max_activation"] == pytest.approx(inner.max(initial=0))
             assert 1 <= one["interval"] <= 5
+
+
+def test_an_analysis_is_read_in_parts(minilm: headscope.Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its strongest entries are those of whole maps, of which no more than a part is read."""
+    a = headscope.analyze(minilm, texts(1)[0], lenses=("weights",), measures=headvis.MEASURES)
+    source = Flat(a.to_document(), a.to_arrays(), a.maps)
+    tokens = [token.text for token in a.tokens]
+    monkeypatch.setattr("headscope.store.map_file.BLOCK", 3 * len(tokens) ** 2 * 4)
+    monkeypatch.setattr(kept_maps, "AT_ONCE", 2 * len(tokens))
+    monkeypatch.delattr(Flat, "maps")
+    found = headvis.summary_of_analysis(source).arrays
+    weights = a.maps["weights"]
+    keys = np.sort(np.argsort(-weights, axis=-1, kind="stable")[..., : kept_maps.TOP], axis=-1)
+    np.testing.assert_array_equal(found["sparse/0/0/key"], keys)
+    values = np.take_along_axis(weights, keys, -1)
+    np.testing.assert_array_equal(
+        found["sparse/0/0/value"], np.where(values < 0.005, 0, np.round(values * kept_maps.SCALE))
+    )
+    assert json.loads(found["sparse/0/0/tokens"].tobytes()) == tokens
 
 
 def test_histograms_are_over_all_inputs(written: dict[str, Any], study: Any) -> None:

@@ -39,6 +39,7 @@ from ..http.negotiation import choose_media
 from ..http.response_cache import CachedRoute
 from ..http.tensors import LENGTH_HEADER, MEDIA, Format, check_size, choose_format, encode
 from ..schemas.results import Edge, Edges, MeasureValues
+from ..windows import COMPUTED, Window, has_windows, held_bytes, open_heads
 
 router = APIRouter(prefix="/analyses/{id}", tags=["results"], responses=CONDITIONAL, route_class=CachedRoute)
 
@@ -54,13 +55,15 @@ EDGES_MEDIA: dict[EdgesFormat, str] = {"json": "application/json", "arrow": arro
 MeasureFormat = Literal[Format, "arrow"]
 MEASURE_MEDIA: dict[MeasureFormat, str] = dict((*MEDIA.items(), ("arrow", arrow.MEDIA)))
 MAX_EDGES = 20_000
-# Entries of a map that are computed at once from factors, and the bytes of memory that each takes.
-COMPUTED = 1024 * 1024
-COMPUTED_BYTES = 24
+# Entries of a map among which edges are chosen at once, and the bytes of memory that each takes.
+EDGE_ENTRIES = COMPUTED // 4
+EDGE_BYTES = 80
 # Larger thumbnails are compressed: those of 270 causal maps, half of them zero, to two fifths.
 LARGE_GRID = 200_000
 # Copies of a block of maps, some in float64, while thumbnails are drawn from them.
 COPIES = 6
+# A lens, and slices of its layers and heads.
+Chosen = tuple[str, slice, slice]
 
 
 class MapSlice(BaseModel):
@@ -84,7 +87,7 @@ class MapSlice(BaseModel):
         return not unchanged or format_ == "json"
 
     def respond(self, room: MemoryLimiter, lens: str, format_: Format, stored: Stored) -> Response:
-        """Read the slice from an analysis. Raises TooManyRequests if `room` is full."""
+        """Read the slice from an analysis. Raises TooManyRequests if `room` is full, BudgetExceeded if it is too small."""
         check_kept(stored, lens)
         axes = {**stored.document, "model": _model_of(stored), "heads": heads_of(stored.document, lens)}
         return self.read(room, lens, format_, stored, axes, LENSES[lens].signed)
@@ -103,58 +106,46 @@ class MapSlice(BaseModel):
         count = prod((layers.stop - layers.start, heads.stop - heads.start, *cells))
         itemsize = np.dtype(self.dtype).itemsize
         check_size(count, itemsize)
-        factored = stored.is_factored(name)
-        # At least one head is read at once, or some rows of it computed.
-        tokens = [part.stop - part.start for part in grouping.cut(queries, keys)[1:]]
-        needed = max(count * itemsize, min(prod(tokens), COMPUTED) * COMPUTED_BYTES if factored else q * k * 4)
+        window, chosen = Window(grouping, queries, keys), (name, layers, heads)
+        windows = has_windows(stored, name)
+        # Where whole heads are read, it is one at least.
+        needed = max(count * itemsize, held_bytes(stored, *chosen) + window.needs() if windows else q * k * 4)
         if needed > PIECE:
             room.take(needed)
         if not self.is_computed(format_) and (format_, self.query, self.key) == ("safetensors", None, None):
-            opened = stored.open_map(name, layers, heads) if count * itemsize > PIECE else None
+            opened = stored.open_map(*chosen) if count * itemsize > PIECE else None
             if opened is not None:
                 length = {"Content-Length": str(opened.length)}
                 return StreamingResponse(opened.pieces(), headers=length, media_type=MEDIA[format_])
-            return Response(stored.map_file(name, layers, heads), media_type=MEDIA[format_])
-        chosen, parts = (layers.stop - layers.start, heads.stop - heads.start), []
-        # Block by block, because the slice may be much smaller than the maps.
-        for layer, head in blocks((*chosen, 1, 1) if factored else (*chosen, q, k)):
-            block = name, _shift(layer, layers), _shift(head, heads)
-            if factored:
-                found = [self._compute(one, grouping, queries, keys, signed) for one in stored.factors(*block)]
-                values = np.stack(found)[None]  # [1, H', Q', K']
-            else:
-                values = grouping.apply(stored.maps(*block))[:, :, queries, keys]
-                values = pool_cells(values, self.pool, self.pool, signed)
-            parts.append(_convert(values, self.dtype, signed))
+            return Response(stored.map_file(*chosen), media_type=MEDIA[format_])
+        found = (self._read_windows if windows else self._read_heads)(stored, chosen, window, signed)
+        parts = [_convert(values, self.dtype, signed) for values in found]
         joined = {name: np.concatenate([part[name][0] for part in parts]) for name in parts[0]}
-        arrays = {name: values.reshape(*chosen, *values.shape[1:]) for name, values in joined.items()}
+        sides = layers.stop - layers.start, heads.stop - heads.start
+        arrays = {name: values.reshape(*sides, *values.shape[1:]) for name, values in joined.items()}
         return encode(arrays, format_, axes["model"])
 
-    def _compute(self, factors: Factors, grouping: Grouping, queries: slice, keys: slice, signed: bool) -> Array:
-        """Compute the slice of a head, [Q', K'], a few rows at a time: while it is pooled, memory does not grow with the number of tokens."""
-        most = rows_at_once(grouping, queries, keys)
-        step, parts = max(self.pool, most // self.pool * self.pool), []
-        for start in range(queries.start, queries.stop, step):
-            part = slice(start, min(start + step, queries.stop))
-            rows = (rows for _, rows in read_rows(factors, grouping, part, keys))
-            bands = [pool_cells(values, self.pool, self.pool, signed) for values in rows]
+    def _read_heads(self, stored: Stored, chosen: Chosen, window: Window, signed: bool) -> Iterator[Array]:
+        """Yield the slice of some heads of a layer after others, [1, H', Q', K']: it may be much smaller than their maps."""
+        name, layers, heads = chosen
+        shape = (layers.stop - layers.start, heads.stop - heads.start, *stored.document["shapes"][name][2:])
+        for layer, head in blocks(shape):
+            values = window.grouping.apply(stored.maps(name, _shift(layer, layers), _shift(head, heads)))
+            yield pool_cells(values[:, :, window.queries, window.keys], self.pool, self.pool, signed)
+
+    def _read_windows(self, stored: Stored, chosen: Chosen, window: Window, signed: bool) -> Iterator[Array]:
+        """Yield the slice of one head after the other, [1, 1, Q', K']."""
+        with open_heads(stored, *chosen) as found:
+            # `map` lets go of a head before it asks for the next one.
+            yield from map(partial(self._compute, window=window, signed=signed), found)
+
+    def _compute(self, factors: Factors, window: Window, signed: bool) -> Array:
+        """Compute the slice of a head, [1, 1, Q', K'], a few rows at a time: while it is pooled, memory does not grow with the number of tokens."""
+        parts = []
+        for part in window.parts(self.pool):
+            bands = [pool_cells(rows, self.pool, self.pool, signed) for _, rows in part.read(factors)]
             parts.append(pool_cells(np.concatenate(bands), len(bands), 1, signed))
-        return np.concatenate(parts)
-
-
-def rows_at_once(grouping: Grouping, queries: slice, keys: slice) -> int:
-    """Return how many rows of a window of a merged map are computed at once."""
-    columns = grouping.cut(queries, keys)[2]
-    most: int = max(1, COMPUTED // max(1, columns.stop - columns.start))
-    return most
-
-
-def read_rows(factors: Factors, grouping: Grouping, queries: slice, keys: slice) -> Iterator[tuple[int, Array]]:
-    """Yield a window of the merged map of a head, some rows after others: the number of the first, and the rows."""
-    step = rows_at_once(grouping, queries, keys)
-    for low in range(queries.start, queries.stop, step):
-        merged, rows, columns = grouping.cut(slice(low, min(low + step, queries.stop)), keys)
-        yield low, merged.apply(factors.tile(0, rows, columns))
+        return np.concatenate(parts)[None, None]
 
 
 @router.get("/maps/{lens}", responses=TENSOR, response_class=Response)
@@ -190,10 +181,11 @@ async def sums(
         layers = parse_slice("layer", str(layer), stored.document["layers"])
         heads = parse_slice("head", str(head), heads_of(stored.document, lens))
         _, _, q, k = stored.document["shapes"][lens]
-        analysis.service.limiters.memory.take(COMPUTED * COMPUTED_BYTES if stored.is_factored(lens) else q * k * 4)
-        (factors,) = stored.factors(lens, layers, heads)
-        rows = read_rows(factors, Grouping(), slice(0, q), slice(0, k))
-        return encode(sum_rows(values for _, values in rows), format_, _model_of(stored))
+        window = Window(Grouping(), slice(0, q), slice(0, k))
+        analysis.service.limiters.memory.take(held_bytes(stored, lens, layers, heads) + window.needs())
+        with open_heads(stored, lens, layers, heads) as found:
+            rows = window.read(next(found))
+            return encode(sum_rows(values for _, values in rows), format_, _model_of(stored))
 
     return await analysis.respond(format_, respond)
 
@@ -287,10 +279,12 @@ async def edges(
         heads = parse_slice("head", str(head), heads_of(stored.document, lens))
         _, _, q, k_ = stored.document["shapes"][lens]
         sides = slice(0, len(grouping.queries or range(q))), slice(0, len(grouping.keys or range(k_)))
-        (factors,) = stored.factors(lens, layers, heads)
-        blocks = partial(read_rows, factors, grouping, *sides)
+        window = Window(grouping, *sides, computed=EDGE_ENTRIES)
+        analysis.service.limiters.memory.take(held_bytes(stored, lens, layers, heads) + window.needs(EDGE_BYTES))
         ties = LENSES[lens].shows == "ties"
-        found = edge_rules.find_strongest(blocks, rule, limit, k=k, mass=mass, value=value, unmasked=ties)
+        with open_heads(stored, lens, layers, heads) as kept:
+            rows = partial(window.read, next(kept))
+            found = edge_rules.find_strongest(rows, rule, limit, k=k, mass=mass, value=value, unmasked=ties)
         if format_ == "arrow":
             return Response(edges_table(found, lens, layer, head), media_type=arrow.MEDIA)
         selected = [

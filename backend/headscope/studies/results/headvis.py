@@ -90,14 +90,6 @@ def summary_of_analysis(source: Source) -> StudySummary:
         raise NotReady(f"This file needs the measures {', '.join(MEASURES)}. Send the request again with them.")
     measured = {name: {"weights": source.arrays[f"measure/{name}/weights"]} for name in MEASURES}
     texts = [token["text"] for token in document["tokens"]]
-    by_layer = [
-        kept_maps.sparse_arrays(0, ROW, texts, source.maps("weights", slice(layer, layer + 1), slice(None)), len(texts))
-        for layer in range(len(document["layers"]))
-    ]
-    strongest = {
-        name: values if name.endswith("/tokens") else np.concatenate([arrays[name] for arrays in by_layer])
-        for name, values in by_layer[0].items()
-    }
     request = document["request"]
     shape = {name: document[name] for name in ("layers", "heads", "head_width", "causal")}
     described = {
@@ -107,7 +99,20 @@ def summary_of_analysis(source: Source) -> StudySummary:
         "inputs": 1,
         "measures": document["measures"],
     }
-    return StudySummary(described, collect(0, [measured], np.array([ROW]), SEED) | strongest)
+    return StudySummary(described, collect(0, [measured], np.array([ROW]), SEED) | _strongest(source, texts))
+
+
+def _strongest(source: Source, texts: Sequence[str]) -> dict[str, Array]:
+    """Return the strongest entries of an analysis, as kept_maps.sparse_arrays does, with one part of its maps in memory at a time."""
+    shape = source.document["shapes"]["weights"]
+    if shape[-1] != len(texts):
+        return {}
+    found = [kept_maps.strongest(part.values) for part in source.parts("weights")]
+    keys, values = (
+        np.concatenate([rows.reshape(-1, rows.shape[-1]) for rows in side]).reshape(*shape[:3], -1)
+        for side in zip(*found, strict=True)
+    )
+    return kept_maps.name_sparse(0, ROW, texts, keys, values)
 
 
 def _config(study: StudySummary, described: dict[str, Any], variant: int) -> dict[str, Any]:
