@@ -355,6 +355,14 @@ def test_too_much(new_server: Callable[..., Server]) -> None:
     assert "max_tokens" in answer.json()["detail"]
 
 
+def test_the_report_is_that_of_the_file(embedded: Server) -> None:
+    """Another file with the same usable rows is another study, with its own name and bad rows."""
+    data = '{"text": "The cat sat."}\n'
+    given = [{"name": "one.jsonl", "data": data}, {"name": "two.jsonl", "data": f"{data}no row\n"}]
+    reports = [studies.done(embedded, {**ASKED, "dataset": one})["dataset"] for one in given]
+    assert [(report["name"], report["bad_count"]) for report in reports] == [("one.jsonl", 0), ("two.jsonl", 1)]
+
+
 def test_an_analysis_is_no_study(embedded: Server) -> None:
     """Analyses and studies are only found at their own path."""
     analysis = embedded.analyse(model="bert", text="No study.", lenses=["weights"])["id"]

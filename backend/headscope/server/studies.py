@@ -49,7 +49,7 @@ class Studies:
         planned = ChunkPlan(self._select_rows(dataset, request), tokenizer, request.max_tokens)
         if tokenizer:
             self._admission.check_study_size(request, planned.longest)
-        id_ = request.key(digests, planned.digest)
+        id_ = request.key(digests, planned.digest, dataset.report())
         if self._jobs.results.has(id_):
             if owner:
                 self._jobs.database.grant(owner, id_)

@@ -264,13 +264,14 @@ class StudyRequest(BaseModel):
             }
         )  # fmt: skip
 
-    def key(self, model_digests: Sequence[str], data_digest: str) -> str:
-        """Return the study's id: 128 bits of SHA-256 over everything that determines its numbers, as 32 hexadecimal digits.
+    def key(self, model_digests: Sequence[str], data_digest: str, report: Mapping[str, Any]) -> str:
+        """Return the study's id: 128 bits of SHA-256 over everything that determines its numbers and words, as 32 hexadecimal digits.
 
-        `model_digests` are the digests of the variants' models, `data_digest` the digest of the selected rows.
+        `model_digests` are the digests of the variants' models, `data_digest` the digest of the selected rows, and `report` is that of the data set: other
+        files may have the same rows, under other names, and beside rows that were left out.
         """
         fields = self.model_dump(include={"limit", "seed", "columns", "bad_rows"})
-        return self._digest("study", model_digests, {**fields, "data": data_digest})
+        return self._digest("study", model_digests, {**fields, "data": data_digest, "report": dict(report)})
 
     def chunk_key(self, model_digests: Sequence[str], data_digest: str) -> str:
         """Return the id of a chunk. Chunks with equal content share an id across studies."""

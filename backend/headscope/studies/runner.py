@@ -84,4 +84,4 @@ def run_study(
         merged = aggregate if merged is None else merged.merge(aggregate)
     if merged is None:
         raise InvalidRequest("The data set has no row that can be analysed.", pointer="/dataset")
-    return merged.summary(request, dataset.report()), request.key(digests, planned.digest)
+    return merged.summary(request, dataset.report()), request.key(digests, planned.digest, dataset.report())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -217,6 +218,54 @@ def test_connections_are_counts(study: Any, one_by_one: list[Any]) -> None:
             assert row["connections"] == pytest.approx(
                 total[row["layer"], column("connections", row["class"])], abs=1e-6
             )
+
+
+def test_connections_of_texts_without_labels(minilm: headscope.Model) -> None:
+    """They have no entities, so they add to no count of these; and of one input there is no interval."""
+    asked: dict[str, Any] = {"lenses": ("weights",), "measures": ("connections",)}
+    alone = headscope.study(minilm, ROWS[:1], **asked)
+    among = headscope.study(minilm, [*ROWS[:1], "It rained.", "The clock stopped."], **asked)
+    for one, other in zip(rows(alone, "connections"), rows(among, "connections"), strict=True):
+        if one["class"] not in ("special tokens", "special", "other"):
+            assert other["connections"] == one["connections"]
+            assert (other["low"], other["high"]) == (None, None)
+
+
+def test_variants_have_names_of_their_own(minilm: headscope.Model) -> None:
+    """Of one mechanism with two parameters the parameter is named; and an axis of layers is that of the deeper model."""
+    asked: dict[str, Any] = {"lenses": ("weights",), "measures": ("residual_ratio",)}
+    sharp, soft = ({"name": "hopfield", "alpha": alpha} for alpha in (0.2, 0.8))
+    tuned = headscope.study(minilm, ["The cat sat."], mechanism=sharp, against_mechanism=soft, **asked)
+    assert {row["variant"] for row in rows(tuned, "residual-ratio")} == {"hopfield alpha=0.2", "hopfield alpha=0.8"}
+    deeper = headscope.study("twin-bert-softmax", ["The cat sat."], minilm, **asked)
+    across = deeper.figure("residual-ratio").layout.xaxis.range
+    assert across[1] > max(len(variant["layers"]) for variant in deeper.variants) - 1
+
+
+def test_one_map_whose_keys_are_other_tokens(study: Any) -> None:
+    """As those of cross-attention: each axis has its own tokens, as many as it has."""
+    arrays, names = dict(study.arrays), [f"key {number}" for number in range(9)]
+    for lens in ("weights", "effective"):
+        prefix = f"shown/0/{lens}"
+        arrays[f"{prefix}/map"] = arrays[f"{prefix}/map"][..., :9]
+        arrays[f"{prefix}/keys"] = np.frombuffer(json.dumps(names).encode(), np.uint8)
+    crossed = replace(study, arrays=arrays)
+    table = rows(crossed, "lens-pair")
+    assert [row["key_token"] for row in table[:10]] == [*names, "key 0"]
+    tokens = json.loads(arrays["shown/0/weights/tokens"].tobytes())
+    assert [row["query_token"] for row in table[::9]] == tokens
+    figure = crossed.figure("lens-pair")
+    assert np.shape(figure.data[0].z) == (len(tokens), 9)
+
+
+def test_the_head_of_a_layer_whose_maps_differ_most(study: Any, one_by_one: list[Any]) -> None:
+    """Or of a number, in any layer."""
+    a = one_by_one[4]
+    apart = np.abs(a.maps["effective"] - a.maps["weights"]).sum((-1, -2))
+    chosen = rows(study, "lens-pair", layer=2)[0]
+    assert (chosen["layer"], chosen["head"]) == (2, int(np.argmax(apart[2])))
+    chosen = rows(study, "lens-pair", head=7)[0]
+    assert (chosen["layer"], chosen["head"]) == (int(np.argmax(apart[:, 7])), 7)
 
 
 def test_entropy_and_similarity_hold_all_rows_and_pairs(study: Any, one_by_one: list[Any]) -> None:

@@ -346,3 +346,41 @@ def test_a_report_is_json(tmp_path: Path) -> None:
     report = json.loads(json.dumps(dataset.report()))
     assert report["bad_rows"] == [{"row": 3, "problem": "The text is missing."}]
     assert (report["rows"], report["bad_count"], report["format"]) == (1, 1, "csv")
+
+
+@pytest.mark.parametrize(("file", "content"), [
+    ("pandas.csv", ",text,label\n0,The cat sat on the mat.,pos\n1,It rained.,neg\n"),
+    ("pandas.tsv", "\ttext\tlabel\n0\tThe cat sat on the mat.\tpos\n1\tIt rained.\tneg\n"),
+])  # fmt: skip
+def test_an_index_without_a_name(tmp_path: Path, file: str, content: str) -> None:
+    """As pandas writes one: the others are headings still."""
+    dataset = _read(tmp_path, file, content)
+    assert dataset.columns == ("column 1", "text", "label")
+    assert _rows(dataset) == [Row(2, "The cat sat on the mat.", label="pos"), Row(3, "It rained.", label="neg")]
+
+
+@pytest.mark.parametrize("content", [
+    'text;label\n"Hello; world";1\nPlain text;0\n',
+    'text;label\n"Hello, world";1\nPlain text;0\n',
+    'text;label\nOne;1\nTwo;1\nThree;1\n"Begun\nand ended";0\n',
+])  # fmt: skip
+def test_separators_within_quotes(tmp_path: Path, content: str) -> None:
+    """They are text, also where the separator is looked for."""
+    dataset = _read(tmp_path, "text.csv", content)
+    assert dataset.columns == ("text", "label")
+    assert len(_rows(dataset)) == content.count(";") - 1 - content.count("; ")
+
+
+def test_long_values_and_truth_values(tmp_path: Path) -> None:
+    """A value may be as long as a line, and labels may be true or false."""
+    dataset = _read(tmp_path, "long.csv", f"text,label\n{'a ' * 80_000},x\n")
+    assert _rows(dataset) == [Row(2, "a " * 80_000, label="x")]
+    pair = {"question1": "Why?", "question2": "Why so?", "is_duplicate": True}
+    dataset = _read(tmp_path, "pairs.jsonl", json.dumps(pair) + "\n")
+    assert _rows(dataset) == [Row(1, "Why?", "Why so?", label="true")]
+
+
+def test_an_array_of_objects_is_one_document(tmp_path: Path) -> None:
+    """Also with an object on each line, of which the last one alone would be a row."""
+    with pytest.raises(InvalidRequest, match="one JSON document"):
+        _read(tmp_path, "array.jsonl", '[\n{"text": "One."},\n{"text": "Two."}\n]\n')

@@ -82,11 +82,15 @@ def comparable_lenses(lenses: Iterable[str]) -> list[str]:
 
 
 def variant_names(study: StudySummary) -> list[str]:
-    """Return names that distinguish the variants: their models, or their mechanisms if the model is the same."""
-    variants = study.variants
-    same_model = len({variant["model"] for variant in variants}) == 1
-    by_mechanism = same_model and len(variants) > 1
-    return [_mechanism(variant["mechanism"]) if by_mechanism else str(variant["model"]) for variant in variants]
+    """Return names that distinguish the variants: their models; of one model their mechanisms, and of one mechanism also the parameters that differ."""
+    models = [str(variant["model"]) for variant in study.variants]
+    if len(set(models)) == len(models):
+        return models
+    chosen = [variant["mechanism"] for variant in study.variants]
+    if len({_mechanism(one) for one in chosen}) == len(chosen):
+        return [_mechanism(one) for one in chosen]
+    differ = [name for name in chosen[0] if len({str(one.get(name)) for one in chosen}) > 1]
+    return [" ".join([_mechanism(one), *(f"{name}={one.get(name)}" for name in differ)]) for one in chosen]
 
 
 def _mechanism(chosen: Any) -> str:

@@ -60,6 +60,11 @@ def _rows_by_layer(name: str, layers: Sequence[int], found: Means) -> list[list[
     return [[name, layer, *to_json([found.mean[at], low[at], high[at]], 10)] for at, layer in enumerate(layers)]
 
 
+def _longest_layers(study: StudySummary) -> list[int]:
+    """Return the layers of the variant that has most."""
+    return max((variant["layers"] for variant in study.variants), key=len)
+
+
 def draw_residual_ratio(study: StudySummary, params: NoParams, palette: Palette) -> Drawing:
     """Draw a line per variant on a logarithmic axis, where rank collapse is a straight fall."""
     traces, rows, words = list[dict[str, Any]](), list[list[Cell]](), list[str]()
@@ -74,7 +79,7 @@ def draw_residual_ratio(study: StudySummary, params: NoParams, palette: Palette)
         bands_first(traces),
         layout(
             palette,
-            positions(palette, "after layer", study.variants[0]["layers"]),
+            positions(palette, "after layer", _longest_layers(study)),
             log_axis(palette, "residual ratio (log scale)", plotted),
             legend=ABOVE if len(found) > 1 else None,
         ),
@@ -114,7 +119,7 @@ def draw_mixing_ratio(study: StudySummary, params: NoParams, palette: Palette) -
         bands_first(traces),
         layout(
             palette,
-            positions(palette, "layer", study.variants[0]["layers"]),
+            positions(palette, "layer", _longest_layers(study)),
             value_axis(palette, "mixing ratio", rangemode="tozero", tickformat=".0%"),
             legend=ABOVE if len(study.variants) > 1 else None,
         ),

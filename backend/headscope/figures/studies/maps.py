@@ -51,13 +51,13 @@ def draw_lens_pair(study: StudySummary, params: LensPairParams, palette: Palette
     lenses = comparable_lenses(lens for lens in LENSES if f"shown/{params.variant}/{lens}/map" in study.arrays)
     maps = {lens: _shown_maps(study, lens, params.variant) for lens in lenses or ["weights"]}
     i, j = _choose_head(study, params, maps)
-    row, names = _shown_input(study, lenses[0], params.variant)
+    row, names, keys = _shown_input(study, lenses[0], params.variant)
     layer, head = variant["layers"][i], variant["heads"][j]
     panels = [
         Panel(
             LENSES[lens].title,
-            [_draw_map(palette, each[i, j], names, layer, head, row)],
-            _token_axis(names, "key"),
+            [_draw_map(palette, each[i, j], names, keys, layer, head, row)],
+            _token_axis(keys, "key"),
             _token_axis(names, "query" if at == 0 else "", down=True),
             has_color_bar=True,
         )
@@ -73,9 +73,9 @@ def draw_lens_pair(study: StudySummary, params: LensPairParams, palette: Palette
         f"{_describe_differences(differences)}",
         ("row", "layer", "head", "query", "key", "query_token", "key_token", *lenses),
         [
-            [row, layer, head, q, k, names[q], names[k], *to_json([maps[lens][i, j, q, k] for lens in lenses], 6)]
+            [row, layer, head, q, k, names[q], keys[k], *to_json([maps[lens][i, j, q, k] for lens in lenses], 6)]
             for q in range(len(names))
-            for k in range(len(names))
+            for k in range(len(keys))
         ],
     )
 
@@ -91,25 +91,33 @@ def _describe_differences(differences: list[float]) -> str:
 
 
 def _choose_head(study: StudySummary, params: LensPairParams, maps: dict[str, Array]) -> tuple[int, int]:
-    """Return the indices of the requested head, or of the one whose maps differ most. Raises Unknown."""
-    if params.layer is not None or params.head is not None:
-        return study.place(params.layer or 0, params.head or 0, params.variant)
+    """Return the indices of the requested head, or of the one whose maps differ most, in a layer or of a number if that is requested. Raises Unknown."""
+    described = study.variant(params.variant)
+    layer = described["layers"][0] if params.layer is None else params.layer
+    head = described["heads"][0] if params.head is None else params.head
+    i, j = study.place(layer, head, params.variant)
+    rows = slice(None) if params.layer is None else slice(i, i + 1)
+    columns = slice(None) if params.head is None else slice(j, j + 1)
     first, *others = maps.values()
     size = np.abs(first).sum((-1, -2))  # [L, H]
     total = sum((np.abs(other - first).sum((-1, -2)) for other in others), np.zeros_like(size))
     differences = total / np.where(size > 0, size, 1)
-    i, j = np.unravel_index(np.argmax(np.nan_to_num(differences)), differences.shape)
-    return int(i), int(j)
+    among = np.full(differences.shape, -1.0)
+    among[rows, columns] = np.nan_to_num(differences)[rows, columns]
+    place = np.unravel_index(np.argmax(among), among.shape)
+    return int(place[0]), int(place[1])
 
 
-def _shown_input(study: StudySummary, lens: str, variant: int) -> tuple[int, list[str]]:
-    """Return the row that is shown, and its tokens."""
+def _shown_input(study: StudySummary, lens: str, variant: int) -> tuple[int, list[str], list[str]]:
+    """Return the row that is shown, and the tokens of its queries and keys."""
     prefix = f"shown/{variant}/{lens}"
-    tokens: list[str] = json.loads(study.arrays[f"{prefix}/tokens"].tobytes())
-    return int(study.arrays[f"{prefix}/row"][0]), tokens
+    tokens, keys = (json.loads(study.arrays[f"{prefix}/{axis}"].tobytes()) for axis in ("tokens", "keys"))
+    return int(study.arrays[f"{prefix}/row"][0]), tokens, keys
 
 
-def _draw_map(palette: Palette, values: Array, names: list[str], layer: int, head: int, row: int) -> dict[str, Any]:
+def _draw_map(
+    palette: Palette, values: Array, names: list[str], keys: list[str], layer: int, head: int, row: int
+) -> dict[str, Any]:
     low, high = color_range(values)
     return {
         "type": "heatmap",
@@ -117,7 +125,7 @@ def _draw_map(palette: Palette, values: Array, names: list[str], layer: int, hea
         "zmin": low,
         "zmax": high,
         "colorscale": color_scale(palette, low),
-        "customdata": [[[layer, head, row, query, key] for key in names] for query in names],
+        "customdata": [[[layer, head, row, query, key] for key in keys] for query in names],
         "hovertemplate": "%{customdata[3]} to %{customdata[4]}<br>%{z:.3~r}<extra></extra>",
     }
 

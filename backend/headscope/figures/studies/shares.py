@@ -175,19 +175,19 @@ def draw_connections(study: StudySummary, params: MapParams, palette: Palette) -
     words = []
     several = len(study.variants) > 1
     for number, title in enumerate(variant_names(study)):
-        each = study.stat("connections", params.lens, number).means  # [L, H, C]
-        if not np.isfinite(each.mean[..., column_index("connections", "PER")]).any():
+        stat = study.stat("connections", params.lens, number)  # [L, H, C]
+        if not np.isfinite(stat.input_mean[..., column_index("connections", "PER")]).any():
             raise NotReady("The texts of this study have no entity labels. Choose the column that holds them (labels).")
-        found = each.map(lambda values: np.nansum(values, axis=-2))  # [L, C]
-        by_class = {name: found.mean[:, column_index("connections", name)] for name in JOINED}  # [L] each
-        inputs, layers = study.inputs, study.variants[number]["layers"]
+        # An input without labels has no entities: each column has inputs of its own.
+        counts, layers = np.nansum(stat.input_mean * stat.inputs, axis=-2), study.variants[number]["layers"]  # [L, C]
+        by_class = {name: counts[:, column_index("connections", name)] for name in JOINED}  # [L] each
         for names, what in ((list(JOINED), "all"), (list(JOINED)[1:-1], "between entities only")):
-            bars = [_draw_counts(name, by_class[name] * inputs, layers, palette, not panels) for name in names]
+            bars = [_draw_counts(name, by_class[name], layers, palette, not panels) for name in names]
             heading = f"{title}, {what}" if several else what.capitalize()
             layer_axis, value = positions(palette, "layer", layers), value_axis(palette, "connections")
             panels.append(Panel(heading, bars, layer_axis, value))
-        rows += _connection_rows(title, layers, found, inputs)
-        special, cross = (by_class[name].sum() * inputs for name in ("special", "cross"))
+        rows += _connection_rows(title, layers, counts, stat.means.map(_sum_of_heads))
+        special, cross = (by_class[name].sum() for name in ("special", "cross"))
         words.append(
             f"{title}: {format_number(special)} join special tokens, {format_number(cross)} join two different entity types"
         )
@@ -219,11 +219,16 @@ def _colours(palette: Palette) -> dict[str, str]:
     return {"special": palette.tint(palette.muted, 0.6), **kinds, "cross": palette.less, **pale}
 
 
-def _connection_rows(title: str, layers: list[int], found: Means, inputs: int) -> list[list[Cell]]:
+def _sum_of_heads(values: Array) -> Array:
+    """Sum over heads, [..., L, H, C] -> [..., L, C]; NaN where no head has a value."""
+    return np.where(np.isnan(values).all(-2), np.nan, np.nansum(values, axis=-2))
+
+
+def _connection_rows(title: str, layers: list[int], counts: Array, found: Means) -> list[list[Cell]]:
     low, high = found.interval()
     columns = [(name, column_index("connections", name)) for name in JOINED]
     return [
-        [title, layer, name, *to_json([found.mean[at, to] * inputs, found.mean[at, to], low[at, to], high[at, to]], 10)]
+        [title, layer, name, *to_json([counts[at, to], found.mean[at, to], low[at, to], high[at, to]], 10)]
         for at, layer in enumerate(layers)
         for name, to in columns
     ]
@@ -233,7 +238,7 @@ CONNECTIONS = StudyFigure(
     name="connections",
     title="Connections by entity type",
     doc="What the strong connections of each layer join, over all heads and inputs: special tokens, two tokens of one entity type, tokens of different types (CROSS), or "
-    "tokens without one. All connections, and those between entities only.",
+    "tokens without one. All connections, and those between entities only. Means per input of entity types are over the inputs with labels.",
     not_="Possibly not counted as in the paper, which does not say over what mean and standard deviation are taken, nor how tokens without an entity count. Here both are over "
     "all entries of the head's own map, and such connections are a separate class (other). Counts grow with the length of the texts.",
     citation="Zhou et al. 2022, Jump Self-attention, figs. 2 and 7 of the appendix",

@@ -159,9 +159,9 @@ def _tags(tags: Any, text: str, spans: Sequence[Span] | None) -> tuple[str, ...]
 
 
 def _tag(value: Any, longest: int) -> str:
-    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-        raise _UnusableRecord(f"A tag or label is {_kind(value)}; it must be text or a number.")
-    text = str(value)
+    if not isinstance(value, (str, int, float)):
+        raise _UnusableRecord(f"A tag or label is {_kind(value)}; it must be text, a number, true or false.")
+    text = str(value).lower() if isinstance(value, bool) else str(value)
     if len(text) > longest:
         raise _UnusableRecord(f"A tag or label is longer than {longest} characters.")
     return text

@@ -122,14 +122,13 @@ class Stat:
 
     @property
     def means(self) -> Means:
-        """The means over inputs, with their bootstrap replicates."""
-        return Means(self.input_mean.astype(float), divide(self.boot_sum, self.boot_weight))
+        """The means over inputs, with their bootstrap replicates, which are NaN for fewer than two inputs."""
+        replicates = divide(self.boot_sum, self.boot_weight)
+        return Means(self.input_mean.astype(float), np.where(self.inputs > 1, replicates, np.nan))
 
     def interval(self, level: float = 0.95) -> tuple[Array, Array]:
         """Return the bootstrap interval of `input_mean`: percentiles of the means of resampled inputs. NaN for fewer than two inputs."""
-        low, high = self.means.interval(level)
-        several = self.inputs > 1
-        return np.where(several, low, np.nan), np.where(several, high, np.nan)
+        return self.means.interval(level)
 
 
 STAT_PARTS = tuple(Stat.__dataclass_fields__)

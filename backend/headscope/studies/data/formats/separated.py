@@ -22,6 +22,8 @@ NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?([eE][+-]?\d+)?")
 HEADING_WORDS, HEADING_CHARACTERS = 4, 40
 # Separators other than the comma, and the number of lines that they are tried on.
 SEPARATORS, TRIED = (";", "\t", "|"), 5
+# A record is at most two lines of the largest size.
+csv.field_size_limit(2 * LINE_BYTES)
 OPEN_QUOTE = f'A quote (") is not closed within {LINE_BYTES} bytes.'
 QUOTES = 'Invalid quotes ("): double a quote inside a quoted value, and end the value after the closing quote.'
 
@@ -89,12 +91,18 @@ def _read_quoted(first: TextLine, remaining: _PushbackLines, separator: str) -> 
 
 
 def _separator(path: Path) -> str:
-    """Return the separator: the comma, or another one that occurs equally often in each of the first lines."""
+    """Return the separator: the comma, or another one that occurs equally often, outside of quotes, in each of the first records."""
     first = [line.text for line in islice(lines(path), TRIED) if line.text.strip()]
-    if not first or any("," in text for text in first[:1]):
+    if not first or _widths(first[:1], ",") != {1}:
         return ","
-    regular = (each for each in SEPARATORS if first[0].count(each) and len({text.count(each) for text in first}) == 1)
-    return next(regular, ",")
+    return next((each for each in SEPARATORS if len(found := _widths(first, each)) == 1 and found != {1}), ",")
+
+
+def _widths(texts: list[str], separator: str) -> set[int]:
+    """Return how many cells records have, of lines of which the last one may be the beginning of a record."""
+    found = [len(cells) for cells in csv.reader([f"{text}\n" for text in texts], delimiter=separator)]
+    cut = len(found) > 1 and sum(text.count('"') for text in texts) % 2 == 1
+    return set(found[:-1] if cut else found)
 
 
 def _table(path: Path, wanted: Mapping[Role, str], rows: RecordReader) -> DataTable:
@@ -129,17 +137,19 @@ def _has_heading(rows: list[list[str]], wanted: Mapping[Role, str]) -> bool:
         return False
     if set(wanted.values()) & set(first):
         return True
-    if any(NUMBER.fullmatch(cell) or not _may_be_heading(cell) for cell in first):
+    if any(NUMBER.fullmatch(cell) or (cell and not _may_be_heading(cell)) for cell in first):
         return False
-    if any(cell.lower() in KNOWN for cell in first):
+    if any(cell.lower() in KNOWN for cell in first):  # the column of an index has no name
         return True
+    if not all(first):
+        return False
     below = [row for row in rows[1:] if len(row) == len(first)]
     numbers = (all(NUMBER.fullmatch(row[place].strip()) for row in below) for place in range(len(first)))
     return bool(below) and any(numbers)
 
 
 def _may_be_heading(cell: str) -> bool:
-    return bool(cell) and len(cell) <= HEADING_CHARACTERS and len(cell.split()) <= HEADING_WORDS
+    return len(cell) <= HEADING_CHARACTERS and len(cell.split()) <= HEADING_WORDS
 
 
 CSV = Format("csv", "Comma-separated values", (".csv",), lambda path, wanted: _table(path, wanted, _commas))
