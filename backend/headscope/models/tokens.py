@@ -20,7 +20,6 @@ from .decoding import Span, decode_after
 # Kinds of tokens that are no part of the text.
 UNWRITTEN = ("special", "image")
 SPACE = "▁"  # in names of SentencePiece's tokens
-CUT = "cut"  # code of a warning
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +138,7 @@ def _first(segments: Sequence[int], special: Sequence[int], most: int) -> Sequen
 
 def cut_after(count: int) -> ResultWarning:
     """Return the warning about an input of which only the first tokens were read."""
-    return ResultWarning(CUT, f"Truncated to the first {count} tokens, as requested; the rest was not read.")
+    return ResultWarning("cut", f"Truncated to the first {count} tokens, as requested; the rest was not read.")
 
 
 def extend(
@@ -175,7 +174,7 @@ def extend(
 def _read_text(encoded: Encoded) -> str:
     """Return the text up to the last token that was read."""
     text = encoded.text or ""
-    if any(warning.code == CUT for warning in encoded.warnings):
+    if any(warning.code == "cut" for warning in encoded.warnings):
         return text[: max((token.end for token in encoded.tokens), default=0)]
     return text
 
