@@ -356,11 +356,17 @@ def test_too_much(new_server: Callable[..., Server]) -> None:
 
 
 def test_the_report_is_that_of_the_file(embedded: Server) -> None:
-    """Another file with the same usable rows is another study, with its own name and bad rows."""
+    """Another file with the same usable rows is another study, with its own name, bad rows and id."""
     data = '{"text": "The cat sat."}\n'
-    given = [{"name": "one.jsonl", "data": data}, {"name": "two.jsonl", "data": f"{data}no row\n"}]
+    files = [("one.jsonl", data), ("two.jsonl", f"{data}no row\n"), ("one.jsonl", f" {data}")]
+    given = [{"name": name, "data": content} for name, content in files]
     reports = [studies.done(embedded, {**ASKED, "dataset": one})["dataset"] for one in given]
-    assert [(report["name"], report["bad_count"]) for report in reports] == [("one.jsonl", 0), ("two.jsonl", 1)]
+    assert [(report["name"], report["bad_count"]) for report in reports] == [
+        ("one.jsonl", 0),
+        ("two.jsonl", 1),
+        ("one.jsonl", 0),
+    ]
+    assert len({report["id"] for report in reports}) == len(files)
 
 
 def test_an_analysis_is_no_study(embedded: Server) -> None:

@@ -49,7 +49,8 @@ class Studies:
         planned = ChunkPlan(self._select_rows(dataset, request), tokenizer, request.max_tokens)
         if tokenizer:
             self._admission.check_study_size(request, planned.longest)
-        id_ = request.key(digests, planned.digest, dataset.report())
+        report = {**dataset.report(), "id": named}  # with the id, which another user's equal rows must not have
+        id_ = request.key(digests, planned.digest, report)
         if self._jobs.results.has(id_):
             if owner:
                 self._jobs.database.grant(owner, id_)
@@ -63,7 +64,7 @@ class Studies:
             "study": id_,
             "models": digests,
             "chunks": parts,
-            **describe(request, {**dataset.report(), "id": named}),
+            **describe(request, report),
         }
         self._enqueue(
             Work(

@@ -231,17 +231,6 @@ def test_connections_of_texts_without_labels(minilm: headscope.Model) -> None:
             assert (other["low"], other["high"]) == (None, None)
 
 
-def test_variants_have_names_of_their_own(minilm: headscope.Model) -> None:
-    """Of one mechanism with two parameters the parameter is named; and an axis of layers is that of the deeper model."""
-    asked: dict[str, Any] = {"lenses": ("weights",), "measures": ("residual_ratio",)}
-    sharp, soft = ({"name": "hopfield", "alpha": alpha} for alpha in (0.2, 0.8))
-    tuned = headscope.study(minilm, ["The cat sat."], mechanism=sharp, against_mechanism=soft, **asked)
-    assert {row["variant"] for row in rows(tuned, "residual-ratio")} == {"hopfield alpha=0.2", "hopfield alpha=0.8"}
-    deeper = headscope.study("twin-bert-softmax", ["The cat sat."], minilm, **asked)
-    across = deeper.figure("residual-ratio").layout.xaxis.range
-    assert across[1] > max(len(variant["layers"]) for variant in deeper.variants) - 1
-
-
 def test_one_map_whose_keys_are_other_tokens(study: Any) -> None:
     """As those of cross-attention: each axis has its own tokens, as many as it has."""
     arrays, names = dict(study.arrays), [f"key {number}" for number in range(9)]
@@ -412,7 +401,7 @@ def test_what_is_refused(minilm: headscope.Model) -> None:
 
 
 def test_one_input_has_no_interval_and_is_drawn(minilm: headscope.Model) -> None:
-    """Nothing to resample from: the marks are there, without an interval or with one of no width."""
+    """Nothing to resample from: the marks are there, without an interval."""
     asks = {"against", "labels", "effects", "truth"}
     figures = [name for name, needs in FIGURE_NEEDS.items() if not set(needs.asks) & asks]
     single = headscope.study(minilm, ["[UNK]"], figures=figures)

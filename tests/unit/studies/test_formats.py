@@ -14,6 +14,7 @@ from headscope.errors import InvalidRequest, Unknown
 from headscope.models.tokens import find_words
 from headscope.studies.data.dataset import Dataset, Row
 from headscope.studies.data.formats import FORMATS, read
+from headscope.studies.data.formats.lines import LINE_BYTES
 
 CONLLU = """# sent_id = 1
 # text = She can't sit: well.
@@ -380,7 +381,31 @@ def test_long_values_and_truth_values(tmp_path: Path) -> None:
     assert _rows(dataset) == [Row(1, "Why?", "Why so?", label="true")]
 
 
-def test_an_array_of_objects_is_one_document(tmp_path: Path) -> None:
+@pytest.mark.parametrize("start", ["[\n", "["])
+def test_an_array_of_objects_is_one_document(tmp_path: Path, start: str) -> None:
     """Also with an object on each line, of which the last one alone would be a row."""
     with pytest.raises(InvalidRequest, match="one JSON document"):
-        _read(tmp_path, "array.jsonl", '[\n{"text": "One."},\n{"text": "Two."}\n]\n')
+        _read(tmp_path, "array.jsonl", start + '{"text": "One."},\n{"text": "Two."}\n]\n')
+
+
+def test_a_long_heading_beside_a_known_one(tmp_path: Path) -> None:
+    """As the questions of a survey are."""
+    dataset = _read(tmp_path, "survey.csv", "What did you think of the film,label\nI was asleep.,neg\nFine.,pos\n")
+    assert dataset.columns == ("What did you think of the film", "label")
+    assert [row.number for row in _rows(dataset)] == [2, 3]
+
+
+@pytest.mark.parametrize("separator", [",", ";"])
+def test_a_return_within_a_line(tmp_path: Path, separator: str) -> None:
+    """It is the row that cannot be read, for this reason, and not the file."""
+    dataset = _read(tmp_path, "return.csv", f"text{separator}label\nOne\rline{separator}1\nTwo{separator}0\n")
+    assert list(dataset.rows) == [Row(3, "Two", label="0")]
+    assert [(bad.number, "carriage return" in bad.problem) for bad in dataset.bad] == [(2, True)]
+
+
+def test_an_open_quote_before_long_lines(tmp_path: Path) -> None:
+    """Where the separator is looked for, they are one value, longer than that of any row."""
+    line = f"{'a ' * (LINE_BYTES // 2 - 1)}\n"
+    dataset = _read(tmp_path, "open.csv", f'text;label\n"{line * 4}One;1\n')
+    assert list(dataset.rows) == [Row(6, "One", label="1")]
+    assert "not closed" in dataset.bad[0].problem

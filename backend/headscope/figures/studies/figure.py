@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import numpy as np
 from pydantic import BaseModel, Field
 
 from ...core.declarations import Declaration, Params
 from ...lenses import LENSES
 from ...studies.figure_needs import FIGURE_NEEDS
-from ...studies.results.summary import StudySummary
+from ...studies.results.summary import Means, StudySummary
 from ..figure import Drawing, LensParams
-from ..theme import PALETTES, Palette, Theme
+from ..theme import PALETTES, Palette, Theme, format_number
 
-# The second line of a tooltip, if the interval is the third and fourth entry of customdata.
-INTERVAL_TIP = "<br>95 % interval %{customdata[2]:.3~r} to %{customdata[3]:.3~r}"
+# The second line of a tooltip, if the third entry of customdata is what `describe_interval` returns.
+INTERVAL_TIP = "%{customdata[2]}"
 # Names of special tokens in titles and legends.
 CLS, SEP = "[CLS] or first", "[SEP]"
 
@@ -82,16 +83,39 @@ def comparable_lenses(lenses: Iterable[str]) -> list[str]:
 
 
 def variant_names(study: StudySummary) -> list[str]:
-    """Return names that distinguish the variants: their models; of one model their mechanisms, and of one mechanism also the parameters that differ."""
+    """Return names that distinguish the variants: their models, the mechanisms of one model, or both if both differ."""
     models = [str(variant["model"]) for variant in study.variants]
-    if len(set(models)) == len(models):
-        return models
     chosen = [variant["mechanism"] for variant in study.variants]
-    if len({_mechanism(one) for one in chosen}) == len(chosen):
-        return [_mechanism(one) for one in chosen]
-    differ = [name for name in chosen[0] if len({str(one.get(name)) for one in chosen}) > 1]
-    return [" ".join([_mechanism(one), *(f"{name}={one.get(name)}" for name in differ)]) for one in chosen]
+    if all(mechanism == chosen[0] for mechanism in chosen):
+        return models
+    mechanisms = _mechanism_names(chosen)
+    if len(set(models)) == 1:
+        return mechanisms
+    return [f"{model}, {mechanism}" for model, mechanism in zip(models, mechanisms, strict=True)]
 
 
-def _mechanism(chosen: Any) -> str:
-    return str(chosen["name"] if isinstance(chosen, dict) else chosen)
+def _mechanism_names(chosen: list[dict[str, Any]]) -> list[str]:
+    """Return the names of mechanisms; if they are one mechanism, with the parameters that differ."""
+    names = [str(mechanism["name"]) for mechanism in chosen]
+    if len(set(names)) > 1:
+        return names
+    differ = [key for key in chosen[0] if any(mechanism.get(key) != chosen[0][key] for mechanism in chosen)]
+    return [" ".join([names[0], *(f"{key}={mechanism.get(key)}" for key in differ)]) for mechanism in chosen]
+
+
+def tips_by_head(layers: Sequence[Any], heads: Sequence[Any], found: Means) -> list[list[Any]]:
+    """Return one row per head, [L, H], for INTERVAL_TIP: its layer, its number, and the interval of its mean."""
+    low, high = found.interval()
+    return [
+        [layer, head, describe_interval(low[i, j], high[i, j])]
+        for i, layer in enumerate(layers)
+        for j, head in enumerate(heads)
+    ]
+
+
+def describe_interval(low: float, high: float, *, share: bool = False) -> str:
+    """Return a line of a tooltip with an interval, as a number or a `share` in percent; nothing if there is no interval, which plotly would write as 0 to 0."""
+    if not np.isfinite([low, high]).all():
+        return ""
+    ends = (f"{100 * end:.1f} %" if share else format_number(float(end)) for end in (low, high))
+    return f"<br>95 % interval {' to '.join(ends)}"

@@ -11,7 +11,7 @@ from ...core.csv_text import Cell
 from ...studies.results.summary import Means, StudySummary, mean_over, pick_column
 from ..figure import Drawing
 from ..theme import ABOVE, Palette, describe_values, head_dots, positions, rows_by_head, value_axis
-from .figure import CLS, INTERVAL_TIP, SEP, EitherVariantParams, StudyFigure, variant_names
+from .figure import CLS, INTERVAL_TIP, SEP, EitherVariantParams, StudyFigure, tips_by_head, variant_names
 from .lines import bands_first, draw_line
 from .panels import Panel, arrange_panels
 
@@ -73,7 +73,7 @@ def _draw_dots(found: Means, layers: Sequence[int], heads: Sequence[int], colour
     return head_dots(found.mean, layers, heads, SPREAD) | {
         "showlegend": False,
         "marker": {"size": 5, "color": colour, "line": {"width": 0}},
-        "customdata": rows_by_head(layers, heads, *found.interval(), digits=3),
+        "customdata": tips_by_head(layers, heads, found),
         "hovertemplate": f"Head %{{customdata[0]}}.%{{customdata[1]}}<br>{what} %{{y:.3~r}}{INTERVAL_TIP}<extra></extra>",
     }
 

@@ -12,7 +12,7 @@ from ...core.declarations import NoParams
 from ...studies.results.summary import Means, StudySummary, mean_over, pick_column
 from ..figure import Drawing
 from ..theme import ABOVE, Palette, describe_values, layout, log_axis, positions, to_json, value_axis
-from .figure import CLS, SEP, StudyFigure, VariantParams, variant_names
+from .figure import CLS, INTERVAL_TIP, SEP, StudyFigure, VariantParams, describe_interval, variant_names
 from .panels import Panel, arrange_panels
 
 
@@ -43,8 +43,8 @@ def draw_line(
         "mode": "lines+markers",
         "line": {"color": colour, "width": 1.5},
         "marker": {"size": 6, "color": colour},
-        "customdata": [[layer, None, *to_json(ends, 3)] for layer, *ends in zip(layers, low, high, strict=True)],
-        "hovertemplate": f"{name}, layer %{{customdata[0]}}<br>{what} %{{y:.3~r}} (%{{customdata[2]:.3~r}} to %{{customdata[3]:.3~r}})<extra></extra>",
+        "customdata": [[layer, None, describe_interval(*ends)] for layer, *ends in zip(layers, low, high, strict=True)],
+        "hovertemplate": f"{name}, layer %{{customdata[0]}}<br>{what} %{{y:.3~r}}{INTERVAL_TIP}<extra></extra>",
     }
     return [band, dots]
 

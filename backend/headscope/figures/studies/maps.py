@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from ...core.arrays import Array
+from ...core.arrays import Array, divide
 from ...core.csv_text import Cell
 from ...errors import NotReady
 from ...lenses import LENSES
@@ -161,25 +161,29 @@ def draw_pattern_grid(study: StudySummary, params: MapParams, palette: Palette) 
         variant = study.variants[number]
         layers, heads = variant["layers"], variant["heads"]
         counts = study.classes(NAME, params.lens, number)  # [L, H, classes]
-        kinds, shares = counts.argmax(-1), counts.max(-1) / np.maximum(counts.sum(-1), 1)
+        inputs = counts.sum(-1)  # none for a head that its layer lacks
+        shares = divide(counts.max(-1), inputs)
         tiles = np.stack([[_pool(each) for each in line] for line in _shown_maps(study, params.lens, number)])
         tiles = tiles / np.maximum(tiles.max((-1, -2), keepdims=True), 1e-12)
         end = "" if number == 0 else str(number + 1)
-        names = np.array(MEASURES[NAME].classes)[kinds]
+        names = np.where(inputs > 0, np.array(MEASURES[NAME].classes)[counts.argmax(-1)], "")
         shapes += _frames(names, end, palette)
         across, down = head_columns(palette, heads), layer_rows(palette, layers, "" if number else "layer")
         panels.append(
             Panel(title, [_draw_grid(palette, tiles), _draw_tips(layers, heads, names, shares)], across, down)
         )
-        rows += [
-            [title, layer, head, str(name), share]
-            for (layer, head, share), name in zip(rows_by_head(layers, heads, shares), names.ravel(), strict=True)
-        ]
+        rows += [[title, *row] for row in _class_rows(layers, heads, names, shares)]
         parts = [f"{kind} {int((names == kind).sum())}" for kind in MEASURES[NAME].classes if (names == kind).any()]
-        words.append(f"{title}: {', '.join(parts)} of {names.size} heads")
+        words.append(f"{title}: {', '.join(parts)} of {np.count_nonzero(inputs)} heads")
     traces, arranged = arrange_panels(palette, panels, len(panels), shapes=shapes)
     head = ("variant", "layer", "head", "class", "share_of_inputs")
     return Drawing(traces, arranged, f"Patterns of the heads, by majority over inputs. {'; '.join(words)}.", head, rows)
+
+
+def _class_rows(layers: list[int], heads: list[int], names: Array, shares: Array, digits: int = 10) -> list[list[Cell]]:
+    """Return one row per head that has a class: its layer, its number, its class, and the share of inputs of this class."""
+    by_head = zip(rows_by_head(layers, heads, shares, digits=digits), names.ravel().tolist(), strict=True)
+    return [[layer, head, name, share] for (layer, head, share), name in by_head if name]
 
 
 def _pool(values: Array) -> Array:
@@ -215,20 +219,16 @@ def _draw_grid(palette: Palette, tiles: Array) -> dict[str, Any]:
 
 
 def _draw_tips(layers: list[int], heads: list[int], names: Array, shares: Array) -> dict[str, Any]:
-    """Draw an invisible mark on every head, for its tooltip."""
+    """Draw an invisible mark on every head that has a class, for its tooltip."""
+    down, across = np.nonzero(names != "")
     return {
         "type": "scatter",
         "mode": "markers",
         "showlegend": False,
-        "x": [place for _ in layers for place in range(len(heads))],
-        "y": [place for place in range(len(layers)) for _ in heads],
+        "x": across.tolist(),
+        "y": down.tolist(),
         "marker": {"size": 18, "opacity": 0, "symbol": "square"},
-        "customdata": [
-            [layer, head, str(name), share]
-            for (layer, head, share), name in zip(
-                rows_by_head(layers, heads, shares, digits=3), names.ravel(), strict=True
-            )
-        ],
+        "customdata": _class_rows(layers, heads, names, shares, digits=3),
         "hovertemplate": "Head %{customdata[0]}.%{customdata[1]}<br>%{customdata[2]} in %{customdata[3]:.0%} of inputs<extra></extra>",
     }
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from ...core.arrays import Array
 from ...studies.results.summary import Means
-from ..theme import Palette, layout, positions, rows_by_head, to_json
-from .figure import INTERVAL_TIP
+from ..theme import Palette, layout, positions, to_json
+from .figure import INTERVAL_TIP, tips_by_head
 
 # Space between panels for their axes, as parts of the width and height.
 ACROSS, BETWEEN = 0.1, 0.2
@@ -85,7 +85,7 @@ def head_grid(
 ) -> dict[str, Any]:
     """Draw a coloured cell per head, [L, H]; rows are layers. The tooltip shows the interval of the mean."""
     low, high = bounds
-    rows = rows_by_head(layers, heads, *found.interval(), digits=3)
+    rows = tips_by_head(layers, heads, found)
     by_layer = [rows[start : start + len(heads)] for start in range(0, len(rows), len(heads))]
     return {
         "type": "heatmap",

@@ -17,7 +17,7 @@ from ...studies.results.summary import Means, StudySummary, mean_over, pick_colu
 from ...studies.scores import BASELINES
 from ..figure import Drawing
 from ..theme import Palette, axis, format_number, layout, to_json, value_axis
-from .figure import StudyFigure, VariantParams
+from .figure import INTERVAL_TIP, StudyFigure, VariantParams, describe_interval
 
 NAMES = {name: name.replace("-", " ") for name in BASELINES}
 
@@ -122,9 +122,11 @@ def _dots(palette: Palette, found: list[LensScore], rows: list[list[Any]], *, le
         "y": [one.title for one, _ in shown],
         "error_x": {"array": ends[0], "arrayminus": ends[1], "color": colour, "thickness": 1, "width": 0},
         "marker": {"color": colour, "size": 8},
-        "customdata": [[row[1], row[2], *to_json([row[4], row[5], row[6]], 4)] for _, row in shown],
-        "hovertemplate": "%{y}<br>accuracy %{x:.3f}, 95 % interval %{customdata[2]:.3f} to %{customdata[3]:.3f}<br>"
-        "reciprocal rank %{customdata[4]:.3f}<extra></extra>",
+        "customdata": [
+            [one.layer, one.head, describe_interval(*map(float, one.accuracy.interval())), *to_json(row[6], 4)]
+            for one, row in shown
+        ],
+        "hovertemplate": f"%{{y}}<br>accuracy %{{x:.3f}}{INTERVAL_TIP}<br>reciprocal rank %{{customdata[3]:.3f}}<extra></extra>",
         "showlegend": False,
     }
 

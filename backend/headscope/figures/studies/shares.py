@@ -18,7 +18,7 @@ from ...studies.results.summary import Means, StudySummary, column_index
 from ..figure import Drawing
 from ..patterns import SHORT, class_colours
 from ..theme import ABOVE, Palette, axis, format_number, layout, positions, to_json, value_axis
-from .figure import MapParams, StudyFigure, comparable_lenses, variant_names
+from .figure import INTERVAL_TIP, MapParams, StudyFigure, comparable_lenses, describe_interval, variant_names
 from .panels import Panel, arrange_panels
 
 NAME = "patterns"
@@ -34,7 +34,7 @@ class PatternSharesParams(MapParams):
 
 @dataclass(frozen=True)
 class StackedBar:
-    """Classes of some maps: inputs times heads by class, [classes], and the same in every bootstrap replicate [B, classes]."""
+    """Classes of some maps: inputs times heads by class, [classes], and the same in every bootstrap replicate [B, classes], NaN for one input."""
 
     name: str
     lens: str
@@ -105,8 +105,11 @@ def _draw_share(bars: list[StackedBar], kind: int, colour: str) -> dict[str, Any
         "y": to_json([bar.shares.mean[kind] for bar in bars]),
         "width": 0.6 if len(bars) < 6 else 0.82,
         "marker": {"color": colour, "line": {"width": 0}},
-        "customdata": [[bar.layer, None, *to_json(ends, 3), name] for bar, ends in zip(bars, bounds, strict=True)],
-        "hovertemplate": "%{customdata[4]}: %{y:.1%} of maps<br>95 % interval %{customdata[2]:.1%} to %{customdata[3]:.1%}<extra></extra>",
+        "customdata": [
+            [bar.layer, None, describe_interval(*ends, share=True), name]
+            for bar, ends in zip(bars, bounds, strict=True)
+        ],
+        "hovertemplate": f"%{{customdata[3]}}: %{{y:.1%}} of maps{INTERVAL_TIP}<extra></extra>",
     }
 
 
@@ -132,7 +135,9 @@ def _bar(study: StudySummary, name: str, variant: int, lens: str, layer: int | N
     if layer is not None:
         at = study.variants[variant]["layers"].index(layer)
         counts, replicates = counts[at : at + 1], replicates[:, at : at + 1]
-    return StackedBar(name, lens, variant, layer, counts.sum((0, 1)), replicates.sum(1))
+    several = counts.sum(-1).max() > 1  # inputs
+    drawn = replicates.sum(1) if several else np.full(replicates[:, 0].shape, np.nan)
+    return StackedBar(name, lens, variant, layer, counts.sum((0, 1)), drawn)
 
 
 def _rows(bar: StackedBar) -> list[list[Cell]]:

@@ -119,7 +119,7 @@ def _label(value: Any) -> str | None:
     if value is None or value == "":
         return None
     if not isinstance(value, (str, int, float)):
-        raise _UnusableRecord(f"The label is {_kind(value)}; it must be text or a number.")
+        raise _UnusableRecord(f"The label is {_kind(value)}; it must be text, a number, true or false.")
     return _tag(value, LABEL_CHARACTERS)
 
 

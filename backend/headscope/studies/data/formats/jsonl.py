@@ -26,15 +26,17 @@ class _InvalidObject(ValueError):
 def _open(path: Path, wanted: Mapping[Role, str]) -> DataTable:
     sample = islice(_records(path), SAMPLE_RECORDS)
     names = dict.fromkeys(name for record in sample for name in record.values)
-    if _is_one_document(path, bool(names)):
+    if _is_one_document(path, has_rows=bool(names)):
         raise InvalidDataset("The file is one JSON document. Save it as JSON Lines: one object per line.")
     return DataTable(check_columns(names), lambda _: _records(path), encoding(path))
 
 
-def _is_one_document(path: Path, has_rows: bool) -> bool:
-    """Return whether a file is not a document per line. The last object of an array may be alone on its line."""
+def _is_one_document(path: Path, *, has_rows: bool) -> bool:
+    """Return whether a file is not a document per line. The last object of an array may be alone on its line, and look like a row."""
     first = next((line.text.strip() for line in islice(lines(path), SAMPLE_RECORDS) if line.text.strip()), "")
-    return first == "[" or (not has_rows and (first[:1] == "[" or first == "{"))
+    if first.startswith("["):
+        return not has_rows or first.endswith(("[", ","))
+    return not has_rows and first == "{"
 
 
 def _records(path: Path) -> Iterator[TableRecord]:

@@ -22,10 +22,11 @@ NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?([eE][+-]?\d+)?")
 HEADING_WORDS, HEADING_CHARACTERS = 4, 40
 # Separators other than the comma, and the number of lines that they are tried on.
 SEPARATORS, TRIED = (";", "\t", "|"), 5
-# A record is at most two lines of the largest size.
-csv.field_size_limit(2 * LINE_BYTES)
+# Values are limited by lines alone: a record has at most two lines of the largest size, and TRIED ones are read at once. The process may have raised the limit.
+csv.field_size_limit(max(csv.field_size_limit(), (TRIED + 1) * LINE_BYTES))
 OPEN_QUOTE = f'A quote (") is not closed within {LINE_BYTES} bytes.'
 QUOTES = 'Invalid quotes ("): double a quote inside a quoted value, and end the value after the closing quote.'
+RETURN = "The line contains a carriage return (CR) outside of quotes, in a file whose lines end in LF."
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,14 @@ def _read_quoted(first: TextLine, remaining: _PushbackLines, separator: str) -> 
         return CellRecord(first.number, next(csv.reader(texts(), delimiter=separator, strict=True)))
     except csv.Error as error:
         remaining.push_back(taken)
-        return CellRecord(first.number, [], OPEN_QUOTE if taken or "end of data" in str(error) else QUOTES)
+        return CellRecord(first.number, [], _problem(str(error), several=bool(taken)))
+
+
+def _problem(message: str, *, several: bool) -> str:
+    """Return why a record that begins on a line, and spans `several` lines or not, cannot be read, given what csv says of it."""
+    if "new-line character" in message:
+        return RETURN
+    return OPEN_QUOTE if several or "end of data" in message else QUOTES
 
 
 def _separator(path: Path) -> str:
@@ -100,7 +108,10 @@ def _separator(path: Path) -> str:
 
 def _widths(texts: list[str], separator: str) -> set[int]:
     """Return how many cells records have, of lines of which the last one may be the beginning of a record."""
-    found = [len(cells) for cells in csv.reader([f"{text}\n" for text in texts], delimiter=separator)]
+    plain = [
+        text.replace("\r", " ") + "\n" for text in texts
+    ]  # csv refuses a return; its record is reported when it is read
+    found = [len(cells) for cells in csv.reader(plain, delimiter=separator)]
     cut = len(found) > 1 and sum(text.count('"') for text in texts) % 2 == 1
     return set(found[:-1] if cut else found)
 
@@ -137,11 +148,13 @@ def _has_heading(rows: list[list[str]], wanted: Mapping[Role, str]) -> bool:
         return False
     if set(wanted.values()) & set(first):
         return True
-    if any(NUMBER.fullmatch(cell) or (cell and not _may_be_heading(cell)) for cell in first):
+    if any(NUMBER.fullmatch(cell) for cell in first):
         return False
-    if any(cell.lower() in KNOWN for cell in first):  # the column of an index has no name
+    if any(
+        cell.lower() in KNOWN for cell in first
+    ):  # others may be questions of a survey, or have no name, as an index has not
         return True
-    if not all(first):
+    if not all(_may_be_heading(cell) for cell in first):
         return False
     below = [row for row in rows[1:] if len(row) == len(first)]
     numbers = (all(NUMBER.fullmatch(row[place].strip()) for row in below) for place in range(len(first)))
@@ -149,7 +162,7 @@ def _has_heading(rows: list[list[str]], wanted: Mapping[Role, str]) -> bool:
 
 
 def _may_be_heading(cell: str) -> bool:
-    return len(cell) <= HEADING_CHARACTERS and len(cell.split()) <= HEADING_WORDS
+    return bool(cell) and len(cell) <= HEADING_CHARACTERS and len(cell.split()) <= HEADING_WORDS
 
 
 CSV = Format("csv", "Comma-separated values", (".csv",), lambda path, wanted: _table(path, wanted, _commas))
