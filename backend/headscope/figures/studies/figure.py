@@ -83,15 +83,11 @@ def comparable_lenses(lenses: Iterable[str]) -> list[str]:
 
 
 def variant_names(study: StudySummary) -> list[str]:
-    """Return names that distinguish the variants: their models, the mechanisms of one model, or both if both differ."""
+    """Return names that distinguish the variants: their models, or of one model the mechanisms, of one mechanism with the parameters that differ."""
     models = [str(variant["model"]) for variant in study.variants]
-    chosen = [variant["mechanism"] for variant in study.variants]
-    if all(mechanism == chosen[0] for mechanism in chosen):
+    if len(set(models)) == len(models):
         return models
-    mechanisms = _mechanism_names(chosen)
-    if len(set(models)) == 1:
-        return mechanisms
-    return [f"{model}, {mechanism}" for model, mechanism in zip(models, mechanisms, strict=True)]
+    return _mechanism_names([variant["mechanism"] for variant in study.variants])
 
 
 def _mechanism_names(chosen: list[dict[str, Any]]) -> list[str]:
