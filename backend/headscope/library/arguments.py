@@ -96,7 +96,7 @@ def outputs(target: Output | Sequence[Output] | None) -> list[Any] | None:
 
 
 def check_weights(device: str | None, dtype: str) -> None:
-    """Raise InvalidRequest for what is no name of a device, whether this machine has it or not, or of a type."""
+    """Raise InvalidRequest for names that are not a device of torch or a type. Loading finds out if this machine has the device."""
     if dtype not in DTYPES:
         raise InvalidRequest(f"dtype must be one of {', '.join(DTYPES)}.", pointer="/dtype")
     try:

@@ -18,7 +18,7 @@ export class Pointer {
     private readonly size: () => readonly [number, number],
   ) {}
 
-  /** The query pointed at; null if there is none, or none any more since another text is on screen. */
+  /** The query pointed at; null if there is none, or if the text on screen is too short to have it. */
   get query(): number | null {
     return this.#query !== null && this.#query < this.size()[0] ? this.#query : null
   }

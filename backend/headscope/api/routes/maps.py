@@ -136,7 +136,7 @@ class MapSlice(BaseModel):
     def _read_windows(self, stored: Stored, chosen: Chosen, window: Window, signed: bool) -> Iterator[Array]:
         """Yield the slice of one head after the other, [1, 1, Q', K']."""
         with open_heads(stored, *chosen) as found:
-            # `map` lets go of a head before it asks for the next one.
+            # Unlike a loop, `map` holds no reference to a head while the next one is read.
             yield from map(partial(self._compute, window=window, signed=signed), found)
 
     def _compute(self, factors: Factors, window: Window, signed: bool) -> Array:

@@ -92,7 +92,7 @@ def _read_quoted(first: TextLine, remaining: _PushbackLines, separator: str) -> 
 
 
 def _problem(message: str, *, several: bool) -> str:
-    """Return why a record that begins on a line, and spans `several` lines or not, cannot be read, given what csv says of it."""
+    """Return why a record that begins on a line, and spans `several` lines or not, cannot be read, from the message of the csv module."""
     if "new-line character" in message:
         return RETURN
     return OPEN_QUOTE if several or "end of data" in message else QUOTES
@@ -108,9 +108,8 @@ def _separator(path: Path) -> str:
 
 def _widths(texts: list[str], separator: str) -> set[int]:
     """Return how many cells records have, of lines of which the last one may be the beginning of a record."""
-    plain = [
-        text.replace("\r", " ") + "\n" for text in texts
-    ]  # csv refuses a return; its record is reported when it is read
+    # The csv module refuses a carriage return; its record is reported when it is read.
+    plain = [text.replace("\r", " ") + "\n" for text in texts]
     found = [len(cells) for cells in csv.reader(plain, delimiter=separator)]
     cut = len(found) > 1 and sum(text.count('"') for text in texts) % 2 == 1
     return set(found[:-1] if cut else found)
