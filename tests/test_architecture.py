@@ -137,10 +137,13 @@ def called(path: Path) -> set[str]:
 
 
 @cache
-def loaded() -> tuple[set[str], ...]:
-    """Return the packages that a fresh interpreter has in memory once it has imported the library, then used a page without a server, then imported the server."""
+def printed() -> list[str]:
+    """Return what a fresh interpreter prints.
+
+    That is the packages that it has in memory once it has imported the library, then used a page without a server, then imported the server; and what importing the engine did.
+    """
     code = """
-import sys
+import gc, sys
 shown = lambda: print(*{name.partition(".")[0] for name in sys.modules})
 import headscope, headscope.settings
 headscope.settings, headscope.analyze, headscope.load, headscope.open
@@ -149,21 +152,6 @@ headscope.show
 shown()
 import headscope.api.app
 shown()
-"""
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    return tuple(set(line.split()) for line in shown.splitlines())
-
-
-def test_importing_the_server_loads_no_torch() -> None:
-    """A fresh interpreter that imports the application has neither torch nor transformers in memory."""
-    assert "fastapi" in loaded()[2]
-    assert not loaded()[2] & {"torch", "transformers"}
-
-
-def test_importing_the_engine_leaves_cuda_alone() -> None:
-    """A process that preloads the engine does not ask for a GPU, which its children could not use then; it collects garbage, but not imports."""
-    code = """
-import gc
 import torch
 asked = []
 for module, names in ((torch.cuda, ("is_available", "device_count", "init", "_lazy_init")), (torch.accelerator, ("is_available", "device_count"))):
@@ -174,18 +162,34 @@ import headscope.worker.preload
 print(asked, gc.isenabled(), len(gc.get_objects()) < 1000 < gc.get_freeze_count())
 """
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert shown.strip() == "['is_available'] True True"  # asked by the test itself
+    return shown.splitlines()
+
+
+def loaded(step: int) -> set[str]:
+    """Return the packages in memory after that import."""
+    return set(printed()[step].split())
+
+
+def test_importing_the_server_loads_no_torch() -> None:
+    """A fresh interpreter that imports the application has neither torch nor transformers in memory."""
+    assert "fastapi" in loaded(2)
+    assert not loaded(2) & {"torch", "transformers"}
+
+
+def test_importing_the_engine_leaves_cuda_alone() -> None:
+    """A process that preloads the engine does not ask for a GPU, which its children could not use then; it collects garbage, but not imports."""
+    assert printed()[3] == "['is_available'] True True"  # asked by the test itself
 
 
 def test_importing_the_library_loads_no_heavy_package() -> None:
     """A fresh interpreter that imports headscope, and names its functions, has none of the packages in memory that take long to load."""
-    assert "headscope" in loaded()[0]
-    assert not loaded()[0] & {"celery", "fastapi", "plotly", "redis", "torch", "transformers"}
+    assert "headscope" in loaded(0)
+    assert not loaded(0) & {"celery", "fastapi", "plotly", "redis", "torch", "transformers"}
 
 
 def test_the_library_loads_no_web_framework() -> None:
     """headscope.show builds a page from the API's documents without FastAPI."""
-    assert not loaded()[1] & {"fastapi", "starlette"}
+    assert not loaded(1) & {"fastapi", "starlette"}
 
 
 def test_no_file_is_too_long() -> None:

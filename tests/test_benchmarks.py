@@ -45,7 +45,7 @@ def test_measure(name: str) -> None:
     inspect.signature(module.measure).bind(**module.SMALLEST)
 
 
-@pytest.mark.parametrize("name", mostly_long(RUN, "study", "page_peers"))
+@pytest.mark.parametrize("name", mostly_long(RUN, "study"))
 def test_smallest_size(name: str) -> None:
     module = import_module(f"benchmarks.{name}")
     rows = module.measure(**module.SMALLEST)

@@ -39,13 +39,13 @@ def test_bad_input_leaves_one_line_each_and_nothing_of_itself(logging: Server) -
     server = logging
     ids: Counter[str] = Counter()
     server.client.event_hooks["response"] = [lambda answer: ids.update([answer.headers.get("x-request-id", "")])]
-    for case in CASES[:: extent(1, 6)]:
+    for case in CASES[:: extent(1, 12)]:
         send(server, case)
-    for text in list(HOSTILE_TEXTS.values())[:: extent(1, 4)]:
+    for text in list(HOSTILE_TEXTS.values())[:: extent(1, 8)]:
         server.post({"model": "bert", "text": text, "text_pair": MARK, "lenses": []})
         server.ended(server.submit(model="bert", text=text, lenses=["weights"], maps=False))
     del ids[""]  # what the HTTP parser rejects never reaches the application
-    assert ids.total() > len(CASES[:: extent(1, 6)])
+    assert ids.total() > len(CASES[:: extent(1, 12)])
     logged = events(server)
     answered = Counter(event["request_id"] for event in logged if event["event"] == "answered")
     asked_at_start = {event["request_id"] for event in logged if event.get("route") == "/readyz"}

@@ -20,7 +20,7 @@ import headscope
 from tests.api.test_bad_input import check_problem
 from tests.api.users import API, OF_STUDY, UNKNOWN_ID, Users, ask
 from tests.support import studies
-from tests.support.cluster import Cluster, both_deployments, cluster_long
+from tests.support.cluster import Cluster, cluster_long
 from tests.support.extent import extent
 from tests.support.server import Server, eventually
 from tests.support.variants import variants
@@ -28,7 +28,8 @@ from tests.support.variants import variants
 ASKED = studies.asked(40, figures=["entropy"])
 
 
-@both_deployments
+# In a cluster, test_cluster_and_embedded_server_give_the_same_numbers runs one.
+@cluster_long
 def test_a_study(server: Server) -> None:
     """202 with a Location; once done, it describes its inputs; the same request has the same id and is done at once."""
     answer = server.post(ASKED, "/studies")
@@ -200,11 +201,12 @@ def test_its_progress_can_be_followed(server: Server) -> None:
 
 def test_an_analysis_sent_meanwhile_does_not_wait_for_it(embedded: Server) -> None:
     """An analysis runs before the queued chunks of a study."""
-    id_ = studies.submit(embedded, studies.asked(2_000, seed=3))
+    inputs = extent(2_000, 1_400)
+    id_ = studies.submit(embedded, studies.asked(inputs, seed=3))
     studies.midway(embedded, id_)
     embedded.analyse(model="bert", text="Who is in a hurry?", lenses=["weights"])
     assert studies.shown(embedded, id_)["status"] == "running"
-    assert studies.ended(embedded, id_)["inputs"] == 2_000
+    assert studies.ended(embedded, id_)["inputs"] == inputs
 
 
 @cluster_long
@@ -248,12 +250,16 @@ def test_it_is_shared(server: Server) -> None:
 
 
 def test_nothing_is_left_of_its_chunks(embedded: Server) -> None:
-    """The store has one result more, and the job database one job."""
-    counted = ("results", 'jobs{status="done"}', "study_inputs_total")
-    before = [embedded.settled(name) for name in counted]
-    studies.done(embedded, studies.asked(600, seed=600))
-    after = [embedded.settled(name) for name in counted]  # its result exists a moment before its job has ended
-    assert [now - then for now, then in zip(after, before, strict=True)] == [1, 1, 600]
+    """The store has one result more, which the index has without a restart, and the job database one job."""
+
+    def counted() -> list[int]:
+        numbers = [embedded.settled(name) for name in ("results", 'jobs{status="done"}', "study_inputs_total")]
+        return [*numbers, len(list((embedded.home / "results").glob("*/*")))]
+
+    before = counted()
+    studies.done(embedded, studies.asked(300, seed=600))
+    # Its result exists a moment before its job has ended.
+    assert [now - then for now, then in zip(counted(), before, strict=True)] == [1, 1, 300, 1]
 
 
 def test_what_is_wrong_with_a_row_stays_with_that_row(embedded: Server) -> None:

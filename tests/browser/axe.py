@@ -24,11 +24,14 @@ def complaints(page: Page | Frame, *rules: str, contrast: bool = True) -> list[s
     return list(page.evaluate(RUN, [list(rules), contrast]))
 
 
-def check(visit: Visit, *, narrow: bool = True, fully: bool = False) -> None:
+def check(visit: Visit, *, narrow: bool = True, fully: bool = False, entry: str = "") -> None:
     """Nothing is wrong, light or dark, wide or narrow; then the page is light again and as large as it was. Only colours differ between light and dark.
 
     In `make test` contrast, and dark and narrow pages, are checked only where a test asks for it `fully`: in the gallery, and where everything is open at once.
+    What an entry of the gallery shows, too, is looked at there instead.
     """
+    if entry and extent(False, True):
+        return
     size = visit.page.viewport_size
     assert size
     if extent(False, not fully):

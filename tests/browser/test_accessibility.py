@@ -16,6 +16,7 @@ from playwright.sync_api import expect
 from tests.browser.axe import check
 from tests.browser.test_comparison import SENTENCE
 from tests.browser.visit import Visit, address
+from tests.support.extent import extent
 
 
 @pytest.mark.long
@@ -87,9 +88,11 @@ def test_everything_at_once(visits: Callable[..., Visit]) -> None:
     expect(page.get_by_role("textbox", name="Change entropy < 2")).to_be_focused()
     expect(page.get_by_role("complementary", name="Examples")).to_be_visible()
     visit.idle()
-    check(visit, fully=True)
+    check(visit, narrow=extent(True, False), fully=True)  # narrow pages: test_gallery.py
 
 
+# test_layout.py hides all but the figure, test_cell_tip.py shows the tip, and test_gallery.py checks the figure.
+@pytest.mark.long
 def test_the_figure_alone(visits: Callable[..., Visit]) -> None:
     """With the tip of the cell that has the focus, values in the cells, and a rectangle."""
     visit = visits(color_scheme="light").open(address(text=SENTENCE, head="3.1", focus="on"))
@@ -101,6 +104,8 @@ def test_the_figure_alone(visits: Callable[..., Visit]) -> None:
     check(visit)
 
 
+# test_hostile.py, test_outdated.py and test_without_server.py show these; an alert is among everything above.
+@pytest.mark.long
 def test_messages(visits: Callable[..., Visit]) -> None:
     """A model that is unknown, pictures that are outdated, a text that is too long, and no network."""
     visit = visits(color_scheme="light")

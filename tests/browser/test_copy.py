@@ -17,6 +17,7 @@ import headscope
 from tests.browser.axe import check
 from tests.browser.test_comparison import SENTENCE, analysed, weights
 from tests.browser.visit import Visit, address
+from tests.support.extent import extent
 from tests.support.server import Server
 
 READ_PNG = """async () => {
@@ -44,6 +45,7 @@ def test_what_is_copied(visits: Callable[..., Visit], server: Server) -> None:
         return found
 
     shared = copied("link", "Link")
+    assert "compare=difference&with=head&than=4.5" in shared
     identity = analysed(server, text=text)
     one, other = weights(server, identity, 3, 1), weights(server, identity, 4, 5)
 
@@ -67,9 +69,10 @@ def test_what_is_copied(visits: Callable[..., Visit], server: Server) -> None:
     menu.get_by_role("button", name="Copy image").click()
     expect(menu.get_by_role("status")).to_have_text("Image copied.")
     assert base64.b64decode(visit.page.evaluate(READ_PNG)).startswith(b"\x89PNG")
-    visit.page.goto("about:blank")
-    visit.page.goto(shared)
-    expect(visit.image("Heat map of head 4.5 \N{MINUS SIGN} head 3.1")).to_be_visible()
+    if extent(True, False):  # test_address.py opens a link
+        visit.page.goto("about:blank")
+        visit.page.goto(shared)
+        expect(visit.image("Heat map of head 4.5 \N{MINUS SIGN} head 3.1")).to_be_visible()
 
 
 @pytest.mark.long

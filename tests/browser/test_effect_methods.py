@@ -56,7 +56,7 @@ def test_parameters_of_every_method(visits: Begin, server: Server) -> None:
     page.get_by_role("button", name="switch 1.2 off").click()
     expect(without(visit)).to_have_count(5)
     page.get_by_role("button", name="all on").click()
-    axe.check(visit)
+    axe.check(visit, entry="effects-12")
     colour_by(visit, "direct contribution")
     page.get_by_role("spinbutton", name="writes").fill("1")
     page.get_by_role("spinbutton", name="writes").press("Enter")
@@ -113,11 +113,13 @@ def test_why_a_head_looks_there(visits: Begin, server: Server) -> None:
     rows.nth(1).get_by_role("button").click()
     expect(rows.nth(1)).to_have_class(re.compile("here"))
 
-    linked = visits().open(address(text=SHORT, head="3.1", why="query", pins="q3 k2"))
-    expect(linked.page.get_by_role("heading", name="Why it looks there")).to_be_visible()
-    expect(linked.page.get_by_role("list", name="Parts of the score").get_by_role("listitem")).to_have_count(9)
-    linked.page.get_by_role("button", name="Close the score").click()
-    expect(linked.page.get_by_role("button", name="why 3.1 looks there")).to_be_visible()
+    if extent(True, False):  # test_address.py opens a link in another window
+        linked = visits().open(address(text=SHORT, head="3.1", why="query", pins="q3 k2"))
+        expect(linked.page.get_by_role("heading", name="Why it looks there")).to_be_visible()
+        expect(linked.page.get_by_role("list", name="Parts of the score").get_by_role("listitem")).to_have_count(9)
+        page = linked.page
+    page.get_by_role("button", name="Close the score").click()
+    expect(page.get_by_role("button", name=re.compile(r"^why \d\.\d looks there"))).to_be_visible()
 
 
 def test_what_a_head_is_for(visits: Begin, server: Server) -> None:
@@ -140,14 +142,15 @@ def test_what_a_head_is_for(visits: Begin, server: Server) -> None:
     keys.press("Tab")
     keys.press("Enter")
     expect(panel.get_by_text(batteries[0]["not"])).to_be_visible()
-    axe.check(visit)
+    axe.check(visit, entry="head-tests-12")
     panel.get_by_role("button", name=f"Open head {leaders[0]}").press("Enter")
     expect(page.get_by_role("heading", name=f"What {leaders[0]} is for")).to_be_visible()
     page.get_by_role("button", name="Close the tests").press("Enter")
     expect(page.get_by_role("button", name=f"test what {leaders[0]} is for")).to_be_focused()
 
-    visit.network_errors_expected = True
-    visit.open(address(model="minilm", text=SHORT, head="1.2"))
-    expect(visit.head(5, 11)).to_be_visible()  # of this model, no longer of the other one
-    page.get_by_role("button", name="test what 1.2 is for").click()
-    expect(page.get_by_role("region", name="What 1.2 is for").get_by_text(NOT_CAUSAL)).to_be_visible()
+    if extent(True, False):  # tests/api has what is refused
+        visit.network_errors_expected = True
+        visit.open(address(model="minilm", text=SHORT, head="1.2"))
+        expect(visit.head(5, 11)).to_be_visible()  # of this model, no longer of the other one
+        page.get_by_role("button", name="test what 1.2 is for").click()
+        expect(page.get_by_role("region", name="What 1.2 is for").get_by_text(NOT_CAUSAL)).to_be_visible()

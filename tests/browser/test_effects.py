@@ -181,7 +181,7 @@ def test_grids_are_those_of_the_interface(visits: Begin, server: Server, models:
     zero = {"name": "ablation", "how": "zero"}
     zeroed = effect(server, SHORT, "writer", method=zero, **target)["effects"]
     shows_effect(visit, 1, 2, zeroed[1][2])
-    axe.check(visit)
+    axe.check(visit, entry="effects-12")
     page.get_by_role("combobox", name="sort by").select_option("effect")
     order = np.argsort(-np.array(zeroed), axis=None)
     names_of = "(all) => all.map(({ ariaLabel }) => ariaLabel)"
@@ -209,8 +209,9 @@ def test_grids_are_those_of_the_interface(visits: Begin, server: Server, models:
     compute.click()
     at = effect(server, SHORT, "writer", method=zero, position=2, **target)
     shows_effect(visit, 1, 2, at["effects"][1][2])
-    page.reload()
-    shows_effect(visit, 1, 2, at["effects"][1][2])
+    if extent(True, False):  # test_address.py loads a page again
+        page.reload()
+        shows_effect(visit, 1, 2, at["effects"][1][2])
     page.keyboard.press("Escape")
     visit.submit("Another cat.")
     expect(compute).to_be_visible()
@@ -308,11 +309,12 @@ def test_masked_tokens_and_classes(visit: Visit, server: Server) -> None:
     visit.submit(FILM)
     expect(page.get_by_role("heading", name="Class of the whole input")).to_be_visible()
     expect(outcomes(visit)).to_have_text([re.compile("positive"), re.compile("negative")])
-    outcomes(visit).nth(1).click()
-    colour_by(visit, "ablation")
-    target = {"target": ["negative"], "method": "ablation"}
-    shows_effect(visit, 1, 2, effect(server, FILM, "twin-sst2-softmax", **target)["effects"][1][2])
-    expect(page.get_by_text(re.compile("^On average reads "))).to_be_visible()
+    if extent(True, False):  # above, heads are judged for a token
+        outcomes(visit).nth(1).click()
+        colour_by(visit, "ablation")
+        target = {"target": ["negative"], "method": "ablation"}
+        shows_effect(visit, 1, 2, effect(server, FILM, "twin-sst2-softmax", **target)["effects"][1][2])
+        expect(page.get_by_text(re.compile("^On average reads "))).to_be_visible()
 
 
 def test_what_is_refused_is_said(visits: Begin) -> None:
@@ -325,7 +327,7 @@ def test_what_is_refused_is_said(visits: Begin) -> None:
     visit.open(address(text=SHORT, predict="show", colour="effect.contribution"))
     reason = "This model has no head that predicts tokens, or classes of whole inputs."
     expect(page.locator(".effects p")).to_have_text(reason)
-    axe.check(visit)
+    axe.check(visit, entry="effects-12")
     assert asked == []
     choose_model(visit, "writer")
     expect(outcomes(visit)).to_have_count(8)
@@ -335,8 +337,9 @@ def test_what_is_refused_is_said(visits: Begin) -> None:
     refused = page.get_by_text(re.compile(r"The target has \d+ tokens in this model"))
     expect(refused).to_be_visible()
     # A link to it can be corrected; there is no use in trying again, unless the network was away.
-    page.reload()
-    expect(refused).to_be_visible()
+    if extent(True, False):
+        page.reload()
+        expect(refused).to_be_visible()
     again = page.get_by_role("button", name="Try again")
     expect(again).to_have_count(0)
     expect(target).to_have_value('" no such token"')

@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Locator, Route, expect
 
 from tests.browser.visit import Visit, address, another_picture, comes_to, count_held, picture
+from tests.support.extent import extent
 from tests.support.server import eventually
 
 TEXT = "The boats lay by the river bank while the bank in town kept the money."
@@ -64,9 +65,10 @@ def test_a_query_lights_heads_and_enter_opens_the_best(visit: Visit) -> None:
     visit.idle()
     box(visit).press("Enter")
     expect(heading(visit)).to_have_text(f"Head {best}")
-    visit.page.reload()
-    expect(parts(visit)).to_have_text(["vertical", "layer < 4", "null_share >= 0"])
-    expect(heading(visit)).to_have_text(f"Head {best}")
+    if extent(True, False):  # test_address.py loads a page again
+        visit.page.reload()
+        expect(parts(visit)).to_have_text(["vertical", "layer < 4", "null_share >= 0"])
+        expect(heading(visit)).to_have_text(f"Head {best}")
 
 
 def test_parts_are_changed_and_removed(visit: Visit) -> None:
@@ -149,6 +151,8 @@ def test_names_that_differ_in_case_only_are_told_apart(visit: Visit) -> None:
     expect(found(visit)).to_have_count(0)
 
 
+# Entry `find-error-34` of the gallery, and test_hostile.py; tests/unit has the sentences.
+@pytest.mark.long
 def test_what_cannot_be_read_is_said(visit: Visit) -> None:
     visit.network_errors_expected = True
     visit.open(address(text=TEXT))
@@ -195,11 +199,15 @@ def test_heads_in_the_order_of_a_measure(visit: Visit) -> None:
     expect(cells.first).to_have_accessible_name("Layer 0, head 0")
 
 
+# Entry `find-ranked-34` of the gallery.
+@pytest.mark.long
 def test_only_what_was_found_by_rank(visit: Visit) -> None:
     visit.open(address(text=TEXT, find="order by null_share desc limit 5", sort="rank"))
     expect(visit.page.get_by_role("gridcell")).to_have_count(5)
 
 
+# test_measures.py marks them, too.
+@pytest.mark.long
 def test_patterns_are_marked(visit: Visit) -> None:
     visit.open(address(text=TEXT))
     grid = visit.page.get_by_role("grid", name="Heads").locator("..")
@@ -211,6 +219,8 @@ def test_patterns_are_marked(visit: Visit) -> None:
     another_picture(grid, plain)
 
 
+# test_several_heads.py begins with the mean of two; search.test.ts has maxima.
+@pytest.mark.long
 def test_several_heads_as_one(visit: Visit) -> None:
     visit.open(address(text=TEXT, head="2.3"))
     visit.head(4, 5).click(modifiers=["Shift"])
@@ -336,8 +346,8 @@ def test_places_of_a_word_are_those_of_the_text_on_screen(visit: Visit) -> None:
     field = visit.page.get_by_role("searchbox", name="Find a word in the text")
     said = visit.page.get_by_role("search").filter(has=field).get_by_role("status")
     field.fill("mat")
-    for _ in range(38):
-        field.press("Enter")
+    for key in ("Enter", "Shift+Enter", "Shift+Enter", "Shift+Enter"):
+        field.press(key)
     expect(said).to_have_text("38 of 40")
     visit.submit(sentence * 36)
     expect(said).to_have_text("36")

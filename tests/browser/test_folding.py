@@ -19,6 +19,7 @@ from headscope.measures.received import received_and_given, sinks_of
 from tests.browser.axe import check
 from tests.browser.test_head import number, said, weights
 from tests.browser.visit import Visit, address, box
+from tests.support.extent import extent
 from tests.support.server import Server
 
 TEXT = "The bank was steep. Dr. Li's boats lay there; nobody used them! Why?\nIt is unknown."
@@ -75,7 +76,7 @@ def test_sentences_of_a_text(visits: Callable[..., Visit], server: Server) -> No
     # Every token of a key's sentence has the sum.
     expect(visit.tokens.nth(groups[1][0])).to_have_attribute("title", re.compile(number(float(values[3, 1]))))
     expect(visit.page.get_by_role("region", name="In words")).to_contain_text(f"“{SENTENCES[2]}”")
-    check(visit, narrow=False)
+    check(visit, narrow=False, entry="map-sentences")
 
     visit.page.get_by_role("button", name="copy", exact=True).click()
     menu = visit.page.get_by_role("group", name="Copy")
@@ -95,6 +96,7 @@ def test_sentences_of_a_text(visits: Callable[..., Visit], server: Server) -> No
     np.testing.assert_allclose(json.loads(answer.stdout)["map"][0][0], values, atol=1e-5)
     assert "Folded to sentences, keys summed, queries averaged." in copied("citation", "Citation")
     link = copied("link", "Link")
+    assert "unit=sentences" in link
     visit.page.keyboard.press("Escape")
     visit.page.get_by_role("button", name="download").click()
     with visit.page.expect_download() as download:
@@ -116,9 +118,10 @@ def test_sentences_of_a_text(visits: Callable[..., Visit], server: Server) -> No
     visit.page.mouse.dblclick(place["x"] + LABEL + 1.5 * side, place["y"] + LABEL + 5.5 * side)
     expect(visit.page.get_by_role("combobox", name="Tokens", exact=True)).to_have_value("pieces")
     opened(visit, len(tokens), groups[5], groups[1])
-    visit.page.goto("about:blank")
-    visit.page.goto(link)
-    expect(visit.image("Heat map of head 4.5")).to_have_accessible_description(re.compile("5 sentences"))
+    if extent(True, False):  # test_address.py opens a link
+        visit.page.goto("about:blank")
+        visit.page.goto(link)
+        expect(visit.image("Heat map of head 4.5")).to_have_accessible_description(re.compile("5 sentences"))
 
 
 @pytest.mark.long

@@ -97,6 +97,8 @@ def test_zoom_to_cells_by_keyboard(visit: Visit, server: Server) -> None:
     expect(visit.page.get_by_role("button", name="whole map")).to_have_count(0)
 
 
+# words.test.ts writes small numbers; exact values are those of the first test.
+@pytest.mark.long
 def test_small_values_are_powers_of_ten(visit: Visit, server: Server) -> None:
     """The smallest of all weights has its power as raised digits, in the readout and the tip, and is exact."""
     id_ = server.analyse(model="minilm", text=SENTENCE)["id"]
@@ -120,6 +122,8 @@ def test_small_values_are_powers_of_ten(visit: Visit, server: Server) -> None:
     assert np.float32(f"{exact}e{power}") == value
 
 
+# names.test.ts isolates names.
+@pytest.mark.long
 def test_right_to_left_words_stay_in_place(visit: Visit, server: Server) -> None:
     """A Hebrew letter in a sentence is before the percentage that follows it, which is not turned around."""
     text = "A letter \u05dc \u05dc \u05dc \u05dc \u05dc \u05dc"
@@ -168,6 +172,8 @@ def test_text_and_graph_select_in_the_map(visit: Visit, server: Server) -> None:
     expect(said(visit)).to_contain_text(number(float(rows[1:3].mean(0).max())))
 
 
+# test_folding.py has the numbers of sentences, connections of words are below, and units.test.ts has both.
+@pytest.mark.long
 def test_words_are_those_of_the_interface(visit: Visit, server: Server) -> None:
     """Pieces of a word together: as many rows as words, and the values that `by=word` gives."""
     visit.open(address(text=PIECES, head="4.5"))
@@ -184,7 +190,7 @@ def test_words_are_those_of_the_interface(visit: Visit, server: Server) -> None:
 @pytest.mark.parametrize(
     ("rule", "asked"),
     [
-        ({"rule": "mass", "mass": "0.7"}, {"rule": "mass", "mass": "0.7"}),
+        pytest.param({"rule": "mass", "mass": "0.7"}, {"rule": "mass", "mass": "0.7"}, marks=pytest.mark.long),
         pytest.param({"rule": "top-k", "k": "2"}, {"rule": "top-k", "k": "2"}, marks=pytest.mark.long),
         pytest.param({"rule": "value", "value": "0.2"}, {"rule": "value", "value": "0.2"}, marks=pytest.mark.long),
         ({"rule": "mass", "mass": "0.7", "unit": "words"}, {"rule": "mass", "mass": "0.7", "by": "word"}),
@@ -227,12 +233,16 @@ def test_layouts_of_the_graph(visit: Visit) -> None:
     visit.painted("hover", before)
 
 
+# graph-geometry.test.ts tells wide signs.
+@pytest.mark.long
 def test_wide_signs_stand_in_rows(visit: Visit) -> None:
     """A Japanese text is read from left to right without being asked for."""
     visit.open(address(text="日本の山と大きい川。", head="2.9")).painted("graph")
     expect(visit.page.get_by_label("Layout of the graph")).to_have_value("rows")
 
 
+# The test below has the ends of all ranges but that of a row.
+@pytest.mark.long
 def test_colours_span_what_is_chosen(visit: Visit, server: Server) -> None:
     """This head, each row, or all heads: other colours, other numbers on the scale, and the largest of all heads is that of the grid."""
     visit.open(address(text=SENTENCE, head="2.9", view="map"))
@@ -273,7 +283,7 @@ def test_special_tokens_and_sinks_are_out_of_the_way(visit: Visit, server: Serve
         if special == "mark":
             seen_heads.append(another_picture(heads, *seen_heads))
     expect(image).to_have_accessible_description(re.compile(f"{len(kept)} tokens.*Without special tokens and sinks"))
-    check(visit)
+    check(visit, entry="map-sentences")
     figure.get_by_label("Colour range").select_option("all")
     reaches(max(np.delete(whole[at], np.flatnonzero(grid["without"][at]), axis=1).max() for at in np.ndindex(6, 12)))
     # A rectangle over everything: its sums are those of the tokens that are there.
@@ -294,6 +304,8 @@ def test_special_tokens_and_sinks_are_out_of_the_way(visit: Visit, server: Serve
     assert n == len(kept) + gone.sum()
 
 
+# graph-window.test.ts has the window, and its tokens.
+@pytest.mark.long
 def test_the_graph_follows(visit: Visit) -> None:
     """What is pinned in a link or pointed at in the map is scrolled into view in graph and text; of a zoomed map it shows the same tokens."""
     text = " ".join(
@@ -324,6 +336,8 @@ def test_the_graph_follows(visit: Visit) -> None:
     expect(visit.tokens.nth(70)).to_have_attribute("title", re.compile("^long\u2087\u2080, attention from “Here”.*: 0"))
 
 
+# test_images.py has the overlay and patches.
+@pytest.mark.long
 def test_patches_over_their_image(visit: Visit, server: Server) -> None:
     """Hovering a patch of an image shows where it looks, with [CLS] beside the image."""
     drawn = io.BytesIO()

@@ -93,7 +93,7 @@ def test_hostile_model_and_mechanism(visits: Callable[..., Visit]) -> None:
     """What is refused is refused in words that do not repeat it."""
     visit = visits()
     visit.network_errors_expected = True
-    for fields in ({"model": HOSTILE[0]}, {"mechanism": HOSTILE[1]}, {"model": "../../etc"}):
+    for fields in ({"model": HOSTILE[0]}, {"mechanism": HOSTILE[1]}, {"model": "../../etc"})[: extent(3, 2)]:
         visit.page.goto("about:blank")
         visit.page.goto(f"{visit.root}/{address(text='Hello.', **fields)}")
         expect(visit.alert).to_be_visible()

@@ -141,7 +141,7 @@ def test_an_image_beside_a_text(visit: Visit) -> None:
     visit.open(address(model="reader", text="Is it a cat or a dog?", head="0.1"))
     before = visit.now()
     visit.page.get_by_role("button", name="Add an image").click()
-    check(visit)
+    check(visit, entry="image-50")
     visit.page.get_by_role("group", name="Image").get_by_role("button", name="A cat").click()
     visit.settled(before, "graph")
     expect(visit.page).to_have_url(re.compile("image=sha256"))

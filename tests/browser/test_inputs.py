@@ -13,6 +13,7 @@ from playwright.sync_api import expect
 
 from tests.browser.axe import check
 from tests.browser.visit import Visit, address, picture
+from tests.support.extent import extent
 from tests.support.server import eventually
 
 # A drop as the hand of a person makes it: a file over the page.
@@ -58,15 +59,16 @@ def test_an_image(visit: Visit) -> None:
         32,
     ]
     expect(visit.page).to_have_url(re.compile("image=sha256"))
-    check(visit)
+    check(visit, entry="image-50")
     tops = visit.tokens.evaluate_all("(tokens) => tokens.map((token) => token.offsetTop)")
     rows = [tops[start : start + 8] for start in range(1, 65, 8)]
     assert all(len(set(row)) == 1 for row in rows), "the patches of a row of the image stand in one line"
     assert [row[0] for row in rows] == sorted({top for row in rows for top in row})
     expect(visit.page.get_by_text("65 tokens ·")).to_be_visible()
     visit.lens("norm")
-    visit.page.reload()
-    visit.painted("head")
+    if extent(True, False):  # test_address.py loads a page again
+        visit.page.reload()
+        visit.painted("head")
     expect(thumbnail).to_be_visible()
     expect(visit.page.get_by_role("combobox", name="Lens")).to_have_value("norm")
 
@@ -90,9 +92,10 @@ def test_a_conversation(visit: Visit) -> None:
     expect(text.locator(".role")).to_have_text(["user", "assistant"])
     expect(text.get_by_text("<|im_end|>", exact=True)).to_have_count(2)
     expect(visit.page).to_have_url(re.compile("chat=user"))
-    visit.page.reload()
-    visit.painted("head")
-    expect(box).to_have_value(said)
+    if extent(True, False):  # test_address.py loads a page again
+        visit.page.reload()
+        visit.painted("head")
+        expect(box).to_have_value(said)
     visit.page.get_by_role("button", name="History", exact=True).click()
     expect(visit.page.get_by_text("user: The cat<|im_end|> assistant: sat.").first).to_be_visible()
     visit.page.keyboard.press("Escape")
@@ -101,6 +104,8 @@ def test_a_conversation(visit: Visit) -> None:
     expect(text.locator(".role")).to_have_count(0)
 
 
+# test_outdated.py waits for one, and above one is dropped.
+@pytest.mark.long
 def test_a_model_that_sees_waits_for_an_image(visit: Visit) -> None:
     """No text is sent to it; what is there already stays."""
     visit.open()
@@ -196,10 +201,11 @@ def test_the_model_writes_on(visit: Visit) -> None:
     before = visit.now()
     visit.page.get_by_role("checkbox", name="sample").check()
     visit.settled(before)
-    before = visit.now()
-    visit.page.get_by_role("spinbutton", name="seed").fill("3")
-    visit.page.get_by_role("spinbutton", name="seed").press("Enter")
-    visit.settled(before)
+    if extent(True, False):
+        before = visit.now()
+        visit.page.get_by_role("spinbutton", name="seed").fill("3")
+        visit.page.get_by_role("spinbutton", name="seed").press("Enter")
+        visit.settled(before)
     eventually(lambda: visit.tokens.all_inner_texts() != greedy, "another continuation")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import expect
 
 from headscope.lenses import LENSES
@@ -26,6 +27,8 @@ def tab_to(visit: Visit, name: str) -> None:
     raise AssertionError(f"Tab never comes to {name!r}")
 
 
+# test_tasks.py analyses a text, test_large.py walks the heads.
+@pytest.mark.long
 def test_from_text_to_head_without_a_mouse(visit: Visit) -> None:
     visit.open()
     keyboard = visit.page.keyboard

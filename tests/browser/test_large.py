@@ -12,6 +12,7 @@ from playwright.sync_api import Route, expect
 from safetensors.numpy import load
 
 from tests.browser.visit import Visit, address, another_picture, box, comes_to, count_held, picture
+from tests.support.extent import extent
 from tests.support.server import Server
 
 MOST_NODES = 3000
@@ -113,9 +114,10 @@ def test_a_range_of_layers(visit: Visit) -> None:
         visit.page.keyboard.press(key)
         expect(visit.head(layer, head)).to_be_focused()
     comes_to(lambda: "layers=8-15" in visit.page.url, True)
-    visit.page.reload()
-    visit.painted("head")
-    expect(grid).to_have_attribute("aria-rowcount", "8")
+    if extent(True, False):  # test_address.py loads a page again
+        visit.page.reload()
+        visit.painted("head")
+        expect(grid).to_have_attribute("aria-rowcount", "8")
     layers.get_by_role("button", name="show all 48").click()
     expect(grid).to_have_attribute("aria-rowcount", "48")
     visit.page.keyboard.press("Control+z")
@@ -273,6 +275,8 @@ def test_a_word_in_a_long_text(visit: Visit, server: Server) -> None:
     expect(shown).to_be_visible()
 
 
+# It only saves time; test_without_server.py has what is kept where the next text fails to come.
+@pytest.mark.long
 def test_a_long_text_leaves_before_the_next_one_comes(visit: Visit, server: Server) -> None:
     """Its elements beyond the first tokens are removed while the next document is fetched, which then waits for nothing; unless the next text fails to come."""
     long = "The cat sat on the mat. " * 60

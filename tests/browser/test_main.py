@@ -36,6 +36,14 @@ def test_opens_on_a_picture(visit: Visit) -> None:
         assert picture(visit.image(name))[0] > 10
     expect(visit.page.get_by_text("of this map has no effect on the head’s output.")).to_be_visible()
     visit.holds("document.documentElement.scrollHeight <= innerHeight")
+    # Grid, tokens and open head take two thirds of 1440 by 900, together and without scrolling.
+    visit.holds(
+        """() => {
+          const boxes = ['heads-title', 'text-title', 'head-title'].map((id) => document.querySelector(`section[aria-labelledby=${id}]`).getBoundingClientRect())
+          const area = boxes.reduce((sum, { width, height }) => sum + width * height, 0)
+          return area > 0.6 * 1440 * 900 && boxes.every(({ bottom }) => bottom <= 900)
+        }"""
+    )
 
 
 def test_a_reader_quicker_than_the_page(visit: Visit) -> None:
@@ -50,18 +58,6 @@ def test_a_reader_quicker_than_the_page(visit: Visit) -> None:
         route.continue_()
     visit.painted("head")
     visit.shows("Snow", "lay", "on", "the", "mat", ".")
-
-
-def test_data_take_two_thirds(visit: Visit) -> None:
-    """Grid, tokens and open head together, at 1440 by 900 and without scrolling."""
-    visit.open()
-    visit.holds(
-        """() => {
-          const boxes = ['heads-title', 'text-title', 'head-title'].map((id) => document.querySelector(`section[aria-labelledby=${id}]`).getBoundingClientRect())
-          const area = boxes.reduce((sum, { width, height }) => sum + width * height, 0)
-          return area > 0.6 * 1440 * 900 && boxes.every(({ bottom }) => bottom <= 900)
-        }"""
-    )
 
 
 def test_sentence_to_head(visit: Visit, server: Server) -> None:
@@ -151,7 +147,7 @@ def test_every_example_works(visit: Visit) -> None:
     menu = visit.page.get_by_role("button", name="Examples", exact=True)
     examples = visit.page.get_by_role("navigation", name="Examples").get_by_role("button")
     menu.click()
-    for index in range(0, examples.count(), extent(1, 3)):
+    for index in range(0, examples.count(), extent(1, 4)):
         before = visit.now()
         if index > 0:
             menu.click()

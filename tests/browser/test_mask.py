@@ -11,6 +11,7 @@ from tests.browser import axe
 from tests.browser.test_comparison import analysed, hover, number, weights
 from tests.browser.test_inputs import choose_model
 from tests.browser.visit import Visit, address
+from tests.support.extent import extent
 from tests.support.server import Server
 
 TEXT = "The cat sat because it was tired."
@@ -48,8 +49,9 @@ def test_mask_by_click_and_key(visit: Visit, server: Server) -> None:
     page.keyboard.press("x")
     expect(page).to_have_url(re.compile("mask=2%2C4&|mask=2,4&"))
     expect(visit.tokens.nth(4)).to_have_text("[MASK]because")
-    page.reload()
-    expect(visit.tokens.nth(4)).to_have_text("[MASK]because")
+    if extent(True, False):  # test_address.py loads a page again
+        page.reload()
+        expect(visit.tokens.nth(4)).to_have_text("[MASK]because")
     page.get_by_role("button", name="unmask all").click()
     expect(visit.tokens.nth(4)).to_have_text("because")
     expect(page).not_to_have_url(re.compile("mask="))

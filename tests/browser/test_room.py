@@ -11,6 +11,7 @@ from headscope.analysis import memory
 from headscope.analysis.request import AnalysisRequest
 from tests.browser.axe import check
 from tests.browser.visit import Visit, address
+from tests.support.extent import extent
 from tests.support.models import tiny_model
 from tests.support.server import Server
 
@@ -86,7 +87,7 @@ def test_thumbnails_where_no_lens_fits(visits: Callable[..., Visit], crowded: Se
 
 def test_every_model_is_offered(visits: Callable[..., Visit], crowded: Server) -> None:
     visit = visits(f"http://{crowded.url}").open(address(model="tiny", text="a b c"))
-    for name in (OTHERS[0], OTHERS[-1]):
+    for name in (OTHERS[0], OTHERS[-1])[extent(0, 1) :]:
         before = visit.now()
         visit.page.get_by_role("combobox", name="Model", exact=True).select_option(name)
         visit.settled(before)

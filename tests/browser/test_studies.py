@@ -75,7 +75,7 @@ def test_from_a_file_to_an_example(visit: Visit) -> None:
     expect(page.get_by_text("16 usable rows, 2 unusable")).to_be_visible()
     expect(page.get_by_role("combobox", name="text", exact=True)).to_have_value("sentence")
     expect(page.get_by_role("region", name="First rows").get_by_role("row")).to_have_count(6)
-    check(visit)
+    check(visit, entry="studies-new")
     bad = page.get_by_text("Unusable rows: 2").locator("..").get_by_role("listitem")
     expect(bad.nth(0)).to_contain_text("4")
     expect(bad.nth(1)).to_contain_text("7")
@@ -337,6 +337,8 @@ def test_keys(visit: Visit, two: tuple[str, str]) -> None:
     expect(visit.page.get_by_role("heading", name="New study")).to_be_visible()
 
 
+# tests/api/test_datasets.py and entry `studies-failed` of the gallery; test_inputs.py on the main page.
+@pytest.mark.long
 def test_what_cannot_be_read_is_said(visit: Visit) -> None:
     """A file that is none, a study that is not there."""
     visit.network_errors_expected = True

@@ -184,7 +184,7 @@ TASKS: dict[str, Callable[[Visit], None]] = {
 }
 
 
-# In test_keyboard.py, test_head.py, test_finding.py or test_everyday.py their keys are pressed, too.
+# In test_keyboard.py, test_large.py, test_head.py, test_finding.py or test_everyday.py their keys are pressed, too.
 LONG = {
     "Open another head",
     "Read the attention through another lens",

@@ -7,6 +7,7 @@ import re
 from playwright.sync_api import Locator, expect
 
 from tests.browser.visit import Visit, address
+from tests.support.extent import extent
 
 
 def step(visit: Visit, name: str) -> Locator:
@@ -36,9 +37,10 @@ def test_an_example_chooses_everything_that_it_speaks_of(visit: Visit) -> None:
     expect(visit.page.get_by_role("group", name="Compare").get_by_role("radio", name="off")).to_be_checked()
     expect(visit.head(3, 1)).to_have_attribute("aria-selected", "true")
     expect(caption).to_contain_text("Examples, 2 of 7. A pronoun: is “it” the trophy or the suitcase?")
-    visit.page.reload()
-    visit.painted("head")
-    expect(caption).to_contain_text("A pronoun:")
+    if extent(True, False):  # test_address.py loads a page again
+        visit.page.reload()
+        visit.painted("head")
+        expect(caption).to_contain_text("A pronoun:")
     visit.head(0, 0).click()
     caption.get_by_role("button", name="Show head 3.1 again").click()
     expect(visit.head(3, 1)).to_have_attribute("aria-selected", "true")
@@ -58,8 +60,9 @@ def test_the_tour_goes_on(visit: Visit) -> None:
     expect(caption).to_contain_text("A column without effect.")
     expect(visit.page.get_by_role("combobox", name="Lens")).to_have_value("effective")
     expect(visit.page.get_by_role("group", name="Compare").get_by_role("radio", name="side by side")).to_be_checked()
-    step(visit, "Previous")
-    expect(caption).to_contain_text("What a pronoun looks at.")
-    expect(visit.page.get_by_role("group", name="Compare").get_by_role("radio", name="off")).to_be_checked()
+    if extent(True, False):
+        step(visit, "Previous")
+        expect(caption).to_contain_text("What a pronoun looks at.")
+        expect(visit.page.get_by_role("group", name="Compare").get_by_role("radio", name="off")).to_be_checked()
     caption.get_by_role("button", name="Close the caption").click()
     expect(caption).to_have_count(0)

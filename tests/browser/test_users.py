@@ -13,6 +13,7 @@ from tests.api.users import Users, users
 from tests.browser.axe import check
 from tests.browser.test_looks import SIZES, faint
 from tests.browser.visit import Visit, address, box, comes_to
+from tests.support.extent import extent
 from tests.support.server import API, eventually
 
 Begin = Callable[..., Visit]
@@ -110,6 +111,8 @@ def test_no_script_can_read_the_token(begin: Begin, lab: Users) -> None:
     expect(visit.page.get_by_label("Access token")).to_have_count(0)
 
 
+# test_sharing signs in with a text in the address.
+@pytest.mark.long
 def test_what_was_refused_is_asked_again(begin: Begin, lab: Users) -> None:
     """A link with a text opens on that text once the reader has signed in."""
     visit = sign_in(begin(), lab.tokens["emmy"], address(text="Rain fell on the roof.", head="1.2"))
@@ -162,8 +165,9 @@ def test_sharing(begin: Begin, lab: Users) -> None:
     before = guest.now()
     guest.head(1, 1).click()
     guest.painted("head", before)
-    guest.page.reload()
-    guest.painted("head")
+    if extent(True, False):  # test_address.py loads a page again
+        guest.page.reload()
+        guest.painted("head")
     expect(guest.image("Heat map of head 1.1")).to_be_visible()
 
     guest.text.fill("And I another one.")
@@ -294,6 +298,8 @@ def test_a_token_that_ends_among_studies(begin: Begin, lab: Users) -> None:
     expect(visit.page.get_by_text("kept.txt")).to_have_count(0)
 
 
+# Every test of a server without users begins without a sheet; account.test.ts.
+@pytest.mark.long
 def test_nothing_of_it_without_users(visit: Visit) -> None:
     """A server without users does not ask for a token and offers none of this."""
     visit.open()

@@ -81,6 +81,8 @@ def test_144_heads_of_a_long_text(browser: Browser, wide: headscope.Model, token
     page.close()
 
 
+# The test below saves and opens one.
+@pytest.mark.long
 def test_saved_as_a_page(browser: Browser, analysis: headscope.Analysis, tmp_path: Path) -> None:
     path = tmp_path / "page.html"
     headscope.show(analysis, "4.5").save(path)

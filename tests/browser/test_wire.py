@@ -103,6 +103,8 @@ def test_maps_are_fetched_once(visit: Visit) -> None:
     assert len(maps) == len(set(maps))
 
 
+# It only saves time.
+@pytest.mark.long
 def test_nothing_is_prefetched_while_a_text_is_computed(visit: Visit) -> None:
     """Only the map of the opened head is requested: its neighbours would delay the new text."""
     visit.open().page.wait_for_load_state("networkidle")  # its own neighbours have been requested

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from headscope.jobs import Job, JobDatabase, Work, Worker
 from headscope.jobs.job import Run
 from tests.contract.job_databases import IDS, WORKER, accept, claimed, running, the
+from tests.support.extent import extent
 
 STUDY = IDS[0]
 CHUNKS = [f"{STUDY}.{number}.content" for number in range(3)]
@@ -151,7 +152,7 @@ def test_a_study_is_cancelled_while_it_is_sent(database: JobDatabase) -> None:
     """Transactions lock a study before its chunks, so that neither is ended by the database."""
     here = [WORKER]
     with ThreadPoolExecutor(2) as threads:
-        for _ in range(50):
+        for _ in range(extent(50, 20)):
             study(database)
             sent = threads.submit(database.choose, here)
             assert threads.submit(database.cancel, STUDY).result()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import cycle, product, repeat
+
 import numpy as np
 import pytest
 
@@ -9,14 +11,24 @@ from headscope.store import Results
 from headscope.store.manifest import Manifest, ManifestCache, sealed
 from headscope.store.map_file import Corrupt
 from tests.contract.test_store import ALL, content, name, place, results, write
+from tests.support.extent import mostly_long
 from tests.support.server import eventually
-from tests.support.stores import Place
+from tests.support.stores import KINDS, Place
 
 __all__ = ["place", "results"]
 
 
-@pytest.mark.parametrize("file", ["manifest.json", "weights.safetensors"])
-@pytest.mark.parametrize("how", ["changed", "removed", "deleted", "replaced"])
+HOW = ("changed", "removed", "deleted", "replaced")
+FILES = ("manifest.json", "weights.safetensors")
+# In the object store, which takes longest, each of them once.
+CASES = mostly_long(
+    product(KINDS, HOW, FILES),
+    *product(KINDS[:2], HOW, FILES),
+    *zip(repeat("bucket"), HOW, cycle(FILES), strict=False),
+)
+
+
+@pytest.mark.parametrize(("place", "how", "file"), CASES, indirect=["place"])
 def test_what_another_process_did_to_a_result_is_noticed(results: Results, place: Place, file: str, how: str) -> None:
     """A result that was read before is found damaged, missing or new."""
     write(results, 1)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from headscope.analysis.request import AnalysisRequest
 from headscope.lenses import LENSES
 from headscope.measures import MEASURES
-from tests.support.extent import extent
+from tests.support.extent import extent, mostly_long
 from tests.support.variants import variants
 
 DIGEST = "0" * 64
@@ -117,7 +117,7 @@ def test_a_name_is_an_id() -> None:
     assert int(key({"model": "m", "text": "a"}), 16) >= 0
 
 
-@pytest.mark.parametrize("seed", ["0", "1", "4242"])
+@pytest.mark.parametrize("seed", mostly_long(["0", "1", "4242"], "0", "4242"))
 def test_the_name_is_the_same_in_every_process(seed: str) -> None:
     """The id does not depend on PYTHONHASHSEED or the process."""
     body = {"model": "m", "text": "Größe \U0001f600", "lenses": ["effective", "weights"], "heads": [3, 1]}

@@ -79,7 +79,7 @@ def test_no_job_waits_for_more_than_its_position(database: JobDatabase) -> None:
     """With random owners, batches, claims, cancellations and losses."""
     chance = random.Random(0)
     jobs = []
-    for number in range(extent(120, 60)):
+    for number in range(extent(120, 40)):
         jobs += accept(database, number, owner=chance.choice("aaaaabcd"), priority=chance.randrange(2))
         if chance.random() < 0.3:
             job = claimed(database)

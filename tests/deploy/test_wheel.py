@@ -87,12 +87,15 @@ def test_serves_minilm_outside_a_checkout_without_packages_of_a_cluster(
     installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    environment = {**os.environ, **variables(home=tmp_path, prewarm=False, hub="off"), "PYTHONPATH": str(installed)}
-    command = [sys.executable, "-c", f"import headscope\nprint(headscope.__file__)\n{WITHOUT}"]
-    found = subprocess.run([*command, "--version"], env=environment, capture_output=True, text=True, check=True).stdout
-    assert Path(found.splitlines()[0]).is_relative_to(installed)
-    command = [sys.executable, "-c", WITHOUT, "serve", "--port", "0", "--no-open"]
-    with Server(tmp_path, process=(command, environment)) as server:
+    environment = {
+        **os.environ,
+        **variables(home=tmp_path / "home", prewarm=False, hub="off"),
+        "PYTHONPATH": str(installed),
+    }
+    where = "import headscope, sys\nprint(headscope.__file__, file=sys.stderr, flush=True)"
+    command = [sys.executable, "-c", f"{where}\n{WITHOUT}", "serve", "--port", "0", "--no-open"]
+    with Server(tmp_path / "home", process=(command, environment)) as server:
+        assert Path(server.log().splitlines()[0]).is_relative_to(installed)
         check_server(server)
 
 

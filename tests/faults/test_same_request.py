@@ -9,13 +9,13 @@ from collections.abc import Sequence
 import httpx
 import pytest
 
-from tests.support.extent import mostly_long
+from tests.support.extent import extent, mostly_long
 from tests.support.server import API, Server
 
 pytestmark = pytest.mark.parametrize(
     "server", mostly_long(["embedded", "cluster"], "cluster"), indirect=True, scope="session"
 )
-CLIENTS = 100
+CLIENTS = extent(100, 30)
 BODY = {"model": "bert", "text": "A hundred clients ask the same, and the first hangs up."}
 
 

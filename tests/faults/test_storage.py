@@ -164,6 +164,8 @@ def test_many_readers_one_repair(shared: Server) -> None:
     assert shared.metric("forward_passes_total") == passes + 1
 
 
+# In `make test`, tests/api/test_studies.py holds it in test_nothing_is_left_of_its_chunks.
+@pytest.mark.long
 def test_the_index_follows_the_child_process(shared: Server) -> None:
     """A study stores its chunks and removes them at the end; the index has what is stored, without a restart."""
 

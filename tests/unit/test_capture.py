@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 
 import numpy as np
 import pytest
@@ -23,10 +24,10 @@ from headscope import Model
 from headscope.capture import examine, interface
 from headscope.core.attention import GPU_TIMES, at_once
 from headscope.errors import NonFinite, Unsupported
-from tests.support.extent import extent
+from tests.support.extent import extent, mostly_long
 from tests.support.variants import variants
 
-from .conftest import eager, projected, relative
+from .conftest import TINY, eager, projected, relative
 from .texts import TEXTS
 
 Ids = Callable[[int], list[int]]
@@ -256,7 +257,17 @@ def test_nan_is_refused(ids: Ids) -> None:
         headscope.analyze(module, token_ids=ids(9))
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64"])
+@pytest.mark.parametrize(
+    ("tiny", "dtype"),
+    mostly_long(
+        product(TINY, ("bfloat16", "float16", "float64")),
+        ("llama", "bfloat16"),
+        ("gpt2", "float16"),
+        ("bert", "float64"),
+    ),
+    indirect=["tiny"],
+    scope="session",
+)
 def test_other_precisions(tiny: Model, ids: Ids, dtype: str) -> None:
     """Half precision gives weights but refuses lenses that decide ranks; float64 gives everything."""
     if dtype == "float64":

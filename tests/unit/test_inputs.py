@@ -21,6 +21,7 @@ from headscope import Model
 from headscope.errors import InvalidRequest, TooManyTokens, Unsupported
 from headscope.models import loading, tokens
 from headscope.models.generation import Generate
+from tests.support.extent import mostly_long
 
 from .texts import TEXTS
 
@@ -185,6 +186,7 @@ def test_ids_for_both_sides(pair: Model) -> None:
     assert refused.value.pointer == "/target_ids"
 
 
+@pytest.mark.parametrize("pair", mostly_long(PAIRS, "bart"), indirect=True)
 def test_what_an_encoder_decoder_writes(pair: Model) -> None:
     """The decoder's tokens are those of the model's own greedy generate(), with exact offsets in what it wrote."""
     encoded = pair.encode(SOURCE, kind="cross", generate=Generate(max_new_tokens=12))
@@ -436,6 +438,7 @@ def test_annotations_per_word_and_per_token(minilm: Model) -> None:
     assert refused.value.pointer == "/labels"
 
 
+@pytest.mark.parametrize("pair", mostly_long(PAIRS, "bart"), indirect=True)
 def test_annotations_of_both_stacks_and_of_continuations(pair: Model, decoder: Model) -> None:
     """Words of the decoder's text count on; what the model writes itself has none to give."""
     encoded = pair.encode("The cat", "Die Katze", kind="cross", pos=["a", "b", "c", "d"])

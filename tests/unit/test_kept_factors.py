@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
-from itertools import pairwise
+from collections.abc import Callable, Iterator
+from itertools import islice, pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ from headscope.store import Results, Stored
 from headscope.store.export import stream_csv, stream_parquet, stream_safetensors
 from headscope.store.factor_file import DTYPES, decode, encode
 from headscope.store.map_file import Corrupt
-from tests.support.extent import extent
+from tests.support.extent import extent, mostly_long
 from tests.sweep.build import build
 
 from .conftest import TINY
@@ -146,7 +146,7 @@ def test_a_layer_without_the_chosen_heads(keep: Keep, tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
+@pytest.mark.parametrize("kind", mostly_long(["encoder", "decoder", "cross"], "decoder", "cross"))
 def test_results_of_two_stacks(kind: str, tmp_path: Path) -> None:
     """Queries and keys of different texts, and relative positions."""
     torch.manual_seed(0)
@@ -158,7 +158,14 @@ def test_results_of_two_stacks(kind: str, tmp_path: Path) -> None:
     assert kinds(stored, "weights") == {WeightFactors}
 
 
-@pytest.mark.parametrize("name", ["hopfield", "ablate", "pasta"])
+@pytest.mark.parametrize(
+    ("tiny", "name"),
+    mostly_long(
+        product(TINY, ("hopfield", "ablate", "pasta")), ("llama", "hopfield"), ("gpt2", "ablate"), ("bert", "pasta")
+    ),
+    indirect=["tiny"],
+    scope="session",
+)
 def test_results_of_mechanisms(tiny: Model, name: str, tmp_path: Path) -> None:
     """Weights that are not the softmax of scores are kept as maps; effective attention needs only values."""
     request = {"token_ids": numbers(40), "mechanism": {"name": name}}
@@ -176,6 +183,7 @@ def test_mechanisms_declare_what_they_attend_by() -> None:
         assert mechanism.softmax is all(one.attend is Pass.attend for one in passes), name
 
 
+@pytest.mark.parametrize("tiny", mostly_long(TINY, "llama"), indirect=True)
 def test_the_smaller_is_kept(tiny: Model, tmp_path: Path) -> None:
     """Short texts keep maps in files of maps, long ones factors in fewer bytes; the plan knows both."""
     for tokens in (10, 120):
@@ -191,6 +199,7 @@ def test_the_smaller_is_kept(tiny: Model, tmp_path: Path) -> None:
         assert max(sizes) <= layers * heads * queries * keys * 4
 
 
+@pytest.mark.parametrize("tiny", mostly_long(TINY, "bert"), indirect=True)
 def test_other_lenses_keep_maps(tiny: Model, tmp_path: Path) -> None:
     """One result has files of both kinds."""
     request = {"token_ids": numbers(30), "lenses": ["weights", "rollout", "norm"]}
@@ -202,6 +211,7 @@ def test_other_lenses_keep_maps(tiny: Model, tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("tiny", mostly_long(TINY, "llama"), indirect=True)
 def test_layers_and_heads_that_are_chosen(tiny: Model, tmp_path: Path) -> None:
     """Some layers and heads, of grouped ones too."""
     request = {"token_ids": numbers(50), "layers": [0, 2], "heads": [1, 2]}
@@ -217,6 +227,7 @@ def test_a_head_that_a_layer_does_not_have() -> None:
     assert nothing.tile(0).shape == (500, 700)
 
 
+@pytest.mark.parametrize("tiny", mostly_long(TINY, "gpt2"), indirect=True)
 def test_inputs_of_one_pass(tiny: Model, tmp_path: Path) -> None:
     """Several inputs that share a pass have their own factors."""
     bodies = [{"model": "tiny", "lenses": LENSES, "token_ids": numbers(50)[::step]} for step in (1, -1)]
@@ -320,12 +331,18 @@ def test_parts_of_maps(kept: Callable[[Keep], Stored], monkeypatch: pytest.Monke
             assert np.abs(one["tiles"].astype(int) - other["tiles"]).max() <= 1
             np.testing.assert_array_equal(one["without"], other["without"])
             np.testing.assert_allclose(one["scale"], other["scale"], rtol=1e-4)
-    values = [pq.read_table(io.BytesIO(b"".join(stream_parquet(stored)))).to_pydict() for stored in (factors, maps)]
+    one, other = (pq.read_table(io.BytesIO(b"".join(stream_parquet(stored)))) for stored in (factors, maps))
     for column in ("lens", "layer", "head", "query", "key"):
-        assert values[0][column] == values[1][column]
-    np.testing.assert_allclose(values[0]["value"], values[1]["value"], atol=1e-5)
-    lines = [b"".join(stream_csv(stored)).decode().splitlines() for stored in (factors, maps)]
-    assert [line.rsplit(",", 1)[0] for line in lines[0]] == [line.rsplit(",", 1)[0] for line in lines[1]]
+        assert one[column].equals(other[column]), column
+    np.testing.assert_allclose(one["value"], other["value"], atol=1e-5)
+    for ours, theirs in islice(zip(*map(csv_lines, (factors, maps)), strict=True), extent(None, 10_000)):
+        assert ours.rsplit(",", 1)[0] == theirs.rsplit(",", 1)[0]
+
+
+def csv_lines(stored: Stored) -> Iterator[str]:
+    """Yield the lines of its export as CSV, which come in pieces of whole lines."""
+    for piece in stream_csv(stored):
+        yield from piece.decode().splitlines()
 
 
 @settings(max_examples=extent(60, 20), derandomize=True, deadline=None)

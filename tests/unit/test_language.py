@@ -10,6 +10,7 @@ from headscope.core.tokens import Token
 from headscope.errors import InvalidQuery
 from headscope.measures import MEASURES
 from headscope.query import SentenceContext, parse, understand, write
+from tests.support.extent import extent
 from tests.support.variants import variants
 
 WORDS = "The boats lay by the river bank while the bank in town kept token ization .".split()
@@ -281,7 +282,7 @@ SPOKEN = st.lists(
 @example("੦")
 @example("top ३ heads")
 @example("entropy above ٢")
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=extent(300, 100), deadline=None)
 def test_every_sentence_has_an_answer(said):
     """A view whose query can be read again, a question, or a fault with a place; never anything else."""
     asked, place = answered(said)

@@ -27,8 +27,10 @@ from headscope.core.factors import Factors, ProjectionFactors, Remainder, Visibl
 from headscope.errors import BudgetExceeded, InvalidRequest
 from headscope.store import Stored
 from headscope.store.factor_file import join
+from tests.support.extent import mostly_long
 from tests.support.variants import variants
 
+from .conftest import TINY
 from .test_kept_factors import LENSES, numbers, stored_with
 from .test_map_factors import MODELS
 
@@ -223,6 +225,7 @@ def test_chosen_heads_are_an_analysis(factored: Stored) -> None:
         Selection(factored, ["7.7"])
 
 
+@pytest.mark.parametrize("tiny", mostly_long(TINY, "llama"), indirect=True)
 def test_too_many_heads_are_refused(
     factored: Stored, viewer: Path, only_factors: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

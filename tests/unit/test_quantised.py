@@ -20,6 +20,7 @@ from headscope.core.lazy import LazyModule
 from headscope.errors import ModelNotExact, Unsupported
 from headscope.models.catalog import Catalog
 from headscope.settings import Settings
+from tests.support.extent import mostly_long
 
 from .conftest import eager
 from .test_adapters import filled
@@ -153,7 +154,7 @@ def analysed(module: Any) -> headscope.Analysis:
     return headscope.analyze(model, token_ids=IDS, lenses=lenses, measures=measures)
 
 
-@pytest.mark.parametrize("way", ["subclass", "buffers"])
+@pytest.mark.parametrize("way", mostly_long(["subclass", "buffers"], "subclass"))
 def test_quantised_weights_alone_change_nothing_else(folder: Path, way: str) -> None:
     """Every lens and measure is that of the model with the weights that the quantised ones stand for."""
     module = quantised(folder, way)
@@ -249,7 +250,7 @@ def test_a_package_that_fails(folder: Path) -> None:
         headscope.analyze(module, token_ids=IDS)
 
 
-@pytest.mark.parametrize("way", ["nf4", "subclass", "buffers"])
+@pytest.mark.parametrize("way", mostly_long(["nf4", "subclass", "buffers"], "nf4", "buffers"))
 def test_the_id_follows_quantised_weights(folder: Path, way: str) -> None:
     """Analyses of models with the same weights have the same id, also the second time; with a bit changed, another."""
     modules = [quantised(folder, way) for _ in range(3)]

@@ -26,6 +26,7 @@ from headscope.query.grammar import (
 )
 from headscope.query.search import ranking, token_mean
 from headscope.query.terms import PatternClass, Term, is_per_head, kinds, numbers
+from tests.support.extent import extent
 from tests.support.variants import variants
 
 COMPUTED = {
@@ -120,7 +121,7 @@ def value(term: Term, layer: int, head: int, this: SearchSpace) -> float | None:
 
 
 @given(CONDITIONS, st.none() | TERMS, st.sampled_from(["asc", "desc"]), st.none() | st.integers(1, 99))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=extent(150, 50), deadline=None)
 def test_what_is_written_is_read_back(where, order, direction, limit):
     query = Query(where, order, direction if order else "desc", limit)
     text = write(query)
@@ -131,7 +132,7 @@ def test_what_is_written_is_read_back(where, order, direction, limit):
 
 
 @given(CONDITIONS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=extent(150, 50), deadline=None)
 def test_finds_what_a_slow_reader_finds(where):
     this, text = subject(), write_condition(where)
     if len(text) > MAX_CHARACTERS:

@@ -115,7 +115,12 @@ def whole(model: Model, **request: Any) -> tuple[Result, dict[str, Array]]:
         return analyse(model, **request)
 
 
-@pytest.mark.parametrize("tokens", mostly_long([8, 33, 100, 170], 8, 170))
+@pytest.mark.parametrize(
+    ("tiny", "tokens"),
+    mostly_long(product(TINY, (8, 33, 100, 170)), ("gpt2", 8), ("bert", 170), ("llama", 170)),
+    indirect=["tiny"],
+    scope="session",
+)
 def test_models(tiny: Model, rows: list[int], tokens: int) -> None:
     """Bidirectional, causal, grouped heads; up to the head's width effective attention reads whole maps."""
     same(analyse(tiny, token_ids=numbers(tokens)), whole(tiny, token_ids=numbers(tokens)))
@@ -140,10 +145,10 @@ def test_models(tiny: Model, rows: list[int], tokens: int) -> None:
 def test_threads(tiny: Model, rows: list[int], most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Heads, or rows, that are computed at the same time give the same, and torch keeps its threads."""
     monkeypatch.setattr("headscope.capture.batch.HEAD_BYTES", most)
-    monkeypatch.setattr(
-        "headscope.capture.deferred.ROWS_BYTES", 3 * 8 * 180 * 4
-    )  # eight rows for each of three threads
-    request, threads = {"token_ids": numbers(180)}, torch.get_num_threads()
+    count = extent(180, 120)
+    # Eight rows for each of three threads.
+    monkeypatch.setattr("headscope.capture.deferred.ROWS_BYTES", 3 * 8 * count * 4)
+    request, threads = {"token_ids": numbers(count)}, torch.get_num_threads()
     one = analyse(tiny, **request)
     torch.set_num_threads(3)
     try:
@@ -222,8 +227,7 @@ def test_models_with_terms(name: str, rows: list[int]) -> None:
 def test_omitted_masks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A causal model whose modules say that they are not causal: what the probe saw counts, as in the model's own eager attention."""
     torch.manual_seed(0)
-    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 32}
-    model = headscope.load(Aimv2TextModel(Aimv2TextConfig(vocab_size=100, **sizes)))
+    model = headscope.load(Aimv2TextModel(Aimv2TextConfig(**SHAPE)))
     assert not model.module.encoder.layers[0].attention.is_causal
     inputs = {"input_ids": torch.tensor([numbers(60)]), "attention_mask": torch.ones(1, 60, dtype=torch.long)}
     expected = eager(model, inputs).attentions
@@ -233,12 +237,8 @@ def test_omitted_masks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 SHAPE = {
-    "vocab_size": 100,
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 32,
-}
+    "vocab_size": 100, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 32,
+}  # fmt: skip
 GROUPED = {**SHAPE, "num_key_value_heads": 2, "head_dim": 8}
 LOCAL: dict[str, Callable[[int], Any]] = {
     "windows": lambda n: MistralModel(MistralConfig(**GROUPED, sliding_window=n)),
@@ -254,11 +254,8 @@ def test_local_attention(name: str, rows: list[int], monkeypatch: pytest.MonkeyP
     """Masks of windows and chunks are never made: weights are those of eager attention in float64, and measures those of whole maps."""
     torch.manual_seed(0)
     model = headscope.load(LOCAL[name](8))
-    request = {
-        "token_ids": numbers(70),
-        "lenses": ["weights"],
-        "measures": ["entropy", "sink", "patterns", "head_roles"],
-    }
+    measures = ["entropy", "sink", "patterns", "head_roles"]
+    request = {"token_ids": numbers(70), "lenses": ["weights"], "measures": measures}
     made: list[Any] = []
     monkeypatch.setattr(
         "headscope.capture.interface.eager_mask", lambda **how: made.append(eager_mask(**how)) or made[-1]
@@ -275,8 +272,7 @@ def test_local_attention(name: str, rows: list[int], monkeypatch: pytest.MonkeyP
     assert (expected[-1] == 0).double().mean() > 0.7
 
 
-@pytest.mark.parametrize("name", list(LOCAL))
-@pytest.mark.parametrize("size", [8, 34])
+@pytest.mark.parametrize(("name", "size"), mostly_long(product(LOCAL, (8, 34)), *zip(LOCAL, (34, 8, 34), strict=True)))
 def test_effective_attention_in_local_layers(name: str, size: int) -> None:
     """Of windows and chunks as wide as a head, and wider ones: every row agrees with the decomposition of the values that it sees."""
     torch.manual_seed(0)
@@ -294,7 +290,7 @@ def test_effective_attention_in_local_layers(name: str, size: int) -> None:
             np.testing.assert_allclose(found.kept, share, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
+@pytest.mark.parametrize("kind", mostly_long(["encoder", "decoder", "cross"], "decoder", "cross"))
 def test_two_stacks(kind: str, rows: list[int]) -> None:
     """Queries and keys of different texts, and relative positions."""
     torch.manual_seed(0)
@@ -307,10 +303,15 @@ def test_two_stacks(kind: str, rows: list[int]) -> None:
     assert rows
 
 
-@pytest.mark.parametrize("mechanism", [{"name": "hopfield"}, {"name": "pasta"}])
-def test_mechanisms(tiny: Model, mechanism: dict[str, Any], rows: list[int]) -> None:
+@pytest.mark.parametrize(
+    ("tiny", "mechanism"),
+    mostly_long(product(TINY, ("hopfield", "pasta")), ("llama", "hopfield"), ("bert", "pasta")),
+    indirect=["tiny"],
+    scope="session",
+)
+def test_mechanisms(tiny: Model, mechanism: str, rows: list[int]) -> None:
     """Weights of their own are read whole; outputs that are changed afterwards are those of the mechanism."""
-    request = {"token_ids": numbers(60), "mechanism": mechanism}
+    request = {"token_ids": numbers(60), "mechanism": {"name": mechanism}}
     same(analyse(tiny, **request), whole(tiny, **request))
 
 

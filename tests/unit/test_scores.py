@@ -22,6 +22,7 @@ from transformers import AlbertConfig, AlbertForMaskedLM, LlamaConfig, LlamaForC
 import headscope
 from headscope import Model
 from headscope.studies.scores import BASELINES, KeyQuestion, Ranks, baselines, ranks
+from tests.support.extent import mostly_long
 
 SHAPE = {
     "vocab_size": 100, "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 32, "initializer_range": 0.3,
@@ -89,6 +90,7 @@ def test_the_models_are_those_of_transformers(model: Model):
         assert torch.allclose(found, logits, atol=1e-9 if model.facts.kind == "encoder" else 1e-5)
 
 
+@pytest.mark.parametrize("model", mostly_long(["llama", "albert"], "albert"), indirect=True)
 def test_everything_is_ranked_as_slow_code_ranks_it(model: Model):
     seen = (lambda query: query + 1) if model.facts.kind == "decoder" else (lambda query: 15)
     questions = [KeyQuestion(query, list(range(seen(query))), [key]) for query, key in ((14, 3), (9, 2), (12, 12))]

@@ -16,11 +16,12 @@ from headscope.api.documents.thumbnails import draw_without
 from headscope.measures.received import Window, window_of
 from headscope.measures.thumbnail import pool
 from headscope.store.export import Flat
+from tests.support.extent import extent
 from tests.support.maps import slow_sinks
 from tests.support.variants import variants
 
 
-@variants("dtype", [np.float16, np.float32, np.float64])
+@variants("dtype", [np.float16, np.float32, np.float64], crossed=False)
 @variants(
     ("window", "signed", "queries", "keys"),
     [
@@ -75,7 +76,7 @@ def test_thumbnails_of_minilm() -> None:
     for lens, maps in analysis.maps.items():
         drawn = draw_without(analysis.source, lens, "both")
         assert drawn["tiles"].shape == (6, 12, 32, 32)
-        for layer, head in np.ndindex(6, 12):
+        for layer, head in [*np.ndindex(6, 12)][:: extent(1, 5)]:
             left = sorted({*special, *slow_sinks(maps[layer, head].astype(np.float64), causal=False)})
             assert np.flatnonzero(drawn["without"][layer, head]).tolist() == left
             rest = np.delete(np.abs(maps[layer, head]), left, axis=1).max()

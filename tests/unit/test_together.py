@@ -14,6 +14,7 @@ from headscope.analysis.result import MemorySink, Result
 from headscope.capture import Batch, CaptureSpec, ModelInput, capture, capture_many, examine
 from headscope.core.attention import Layer
 from headscope.errors import HeadscopeError, Unsupported
+from tests.support.extent import mostly_long
 
 FIELDS = ("weights", "values", "output", "query", "key", "projection", "projection_factors")
 NEEDS = frozenset({"projection"})
@@ -78,7 +79,7 @@ def test_one_that_fails_is_left_out(tiny: Model) -> None:
     near(found[2].one(1), alone(tiny, several[2])[2])
 
 
-@pytest.mark.parametrize("mechanism", ["softmax", "ablate"])
+@pytest.mark.parametrize("mechanism", mostly_long(["softmax", "ablate"], "softmax"))
 def test_tokens_that_differ_are_kept_apart(minilm: Model, mechanism: str) -> None:
     """Texts and pairs of equal length, with punctuation in other places: every measure of tokens is that of the input's own tokens."""
     texts = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import cycle, product
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from headscope import Model
 from headscope.capture import examine
 from headscope.errors import HeadscopeError, InvalidRequest, Unsupported
 from headscope.models.generation import Generate
+from tests.support.extent import mostly_long
 
 from . import pictures
 from .test_inputs import byte_level, own_attention, stacked
@@ -55,8 +57,10 @@ VISION: dict[str, tuple[Callable[[], Any], list[str]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", VISION)
-@pytest.mark.parametrize("home", ["memory", "folder"])
+@pytest.mark.parametrize(
+    ("home", "name"),
+    mostly_long(product(("memory", "folder"), VISION), *zip(cycle(("folder", "memory")), VISION, strict=False)),
+)
 def test_images_through_vision_models(name: str, home: str, tmp_path: Path) -> None:
     """Special tokens, then patches row by row; maps as eager's on pixels computed by hand."""
     torch.manual_seed(0)
@@ -112,23 +116,26 @@ def test_vision_models_take_images_and_nothing_else(minilm: Model) -> None:
 SIZE = {"height": 32, "width": 32}
 
 
+PROCESSORS: list[tuple[dict[str, Any], str | None]] = [
+    ({"image_processor_type": "ViTImageProcessorFast", "size": 32}, None),
+    ({"feature_extractor_type": "ViTFeatureExtractor", "size": SIZE}, None),
+    ({"image_processor_type": "ViTImageProcessor", "size": {"height": 48, "width": 32}}, None),
+    ({"image_processor_type": "ViTImageProcessor", "size": {"height": 100_000, "width": 100_000}}, "invalid-image"),
+    ({"image_processor_type": "ViTImageProcessor", "size": {"height": 0, "width": 32}}, "invalid-image"),
+    ({"image_processor_type": "ViTImageProcessor", "size": SIZE, "resample": 99}, "invalid-image"),
+    ({"image_processor_type": "ViTImageProcessor", "size": SIZE, "rescale_factor": 1e300}, "non-finite"),
+    ({"image_processor_type": "SamImageProcessor"}, "unsupported"),
+    ({"image_processor_type": "LlavaNextImageProcessor"}, "unsupported"),
+    ({"image_processor_type": "Nonsense"}, "model-corrupt"),
+    ({"image_processor_type": 7}, "model-corrupt"),
+    ({"image_processor_type": "ViTImageProcessor", "auto_map": {"AutoImageProcessor": "x.Y"}}, "unsafe-model"),
+]
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     ("processor", "code"),
-    [
-        ({"image_processor_type": "ViTImageProcessorFast", "size": 32}, None),
-        ({"feature_extractor_type": "ViTFeatureExtractor", "size": SIZE}, None),
-        ({"image_processor_type": "ViTImageProcessor", "size": {"height": 48, "width": 32}}, None),
-        ({"image_processor_type": "ViTImageProcessor", "size": {"height": 100_000, "width": 100_000}}, "invalid-image"),
-        ({"image_processor_type": "ViTImageProcessor", "size": {"height": 0, "width": 32}}, "invalid-image"),
-        ({"image_processor_type": "ViTImageProcessor", "size": SIZE, "resample": 99}, "invalid-image"),
-        ({"image_processor_type": "ViTImageProcessor", "size": SIZE, "rescale_factor": 1e300}, "non-finite"),
-        ({"image_processor_type": "SamImageProcessor"}, "unsupported"),
-        ({"image_processor_type": "LlavaNextImageProcessor"}, "unsupported"),
-        ({"image_processor_type": "Nonsense"}, "model-corrupt"),
-        ({"image_processor_type": 7}, "model-corrupt"),
-        ({"image_processor_type": "ViTImageProcessor", "auto_map": {"AutoImageProcessor": "x.Y"}}, "unsafe-model"),
-    ],
+    mostly_long(PROCESSORS, *PROCESSORS[1::2], PROCESSORS[2], PROCESSORS[6]),
     ids=lambda value: "-".join(str(part) for part in value.values()) if isinstance(value, dict) else str(value),
 )
 def test_image_processors_are_not_trusted(processor: dict[str, Any], code: str | None, tmp_path: Path) -> None:

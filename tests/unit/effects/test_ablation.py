@@ -19,6 +19,7 @@ from tests.support.extent import mostly_long
 from tests.support.variants import variants
 from tests.sweep.build import build, ids
 
+from ..conftest import TINY
 from .test_contribution import FAMILIES, SMALL, TOKENS, _t5, perturbed
 
 
@@ -92,6 +93,7 @@ def test_of_several_heads_together(family: str, how: str) -> None:
     assert np.abs(gone).min() > 0
 
 
+@pytest.mark.parametrize("tiny", mostly_long(TINY, "gpt2"), indirect=True)
 def test_unknown_heads_are_refused(tiny: Model) -> None:
     for heads, match in ((["0.4"], "no such head"), (["9.0"], "no such head"), (["0.01"], "heads")):
         with pytest.raises(InvalidRequest, match=match):
@@ -170,6 +172,7 @@ def test_in_other_architectures(family: str) -> None:
     np.testing.assert_allclose(e.effects, expected, rtol=1e-3, atol=2e-5 * max(1, np.abs(expected).max()))
 
 
+@pytest.mark.parametrize("tiny", mostly_long(TINY, "llama"), indirect=True)
 def test_leaves_the_model_as_it_was(tiny: Model) -> None:
     before = headscope.analyze(tiny, token_ids=TOKENS, keep_logits=True).logits
     headscope.effect(tiny, token_ids=TOKENS, position=1, method="ablation")

@@ -11,6 +11,7 @@ import torch
 
 import headscope
 from headscope.errors import Unsupported
+from tests.support.extent import mostly_long
 from tests.sweep.build import build, ids
 
 from .test_contribution import FAMILIES, SOURCES, TOKENS, _t5, perturbed
@@ -21,7 +22,7 @@ MODELS: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.parametrize("family", MODELS)
+@pytest.mark.parametrize("family", mostly_long(MODELS, "bert", "llama", "gpt_neox"))
 def test_is_contributions_times_rollout(family: str) -> None:
     """In float64, layer by layer; the first layer reads the input itself, and the parts of every head sum to its contribution."""
     torch.manual_seed(0)

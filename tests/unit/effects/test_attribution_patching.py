@@ -18,6 +18,7 @@ from headscope.errors import InvalidRequest, Unsupported
 from tests.support.extent import mostly_long
 from tests.sweep.build import build, ids
 
+from ..conftest import TINY
 from .test_contribution import FAMILIES, TOKENS, _t5, perturbed
 from .test_patching import OTHER
 
@@ -131,6 +132,7 @@ def test_of_an_encoder_decoder(kind: str) -> None:
     np.testing.assert_allclose(e.effects, expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
 
 
+@pytest.mark.parametrize("tiny", mostly_long(TINY, "llama"), indirect=True)
 def test_in_blocks_of_heads(tiny: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     """Attention that does not fit at once changes nothing, and the model is left as it was."""
     shared: Any = {"token_ids": TOKENS, "target": 7, "position": 4}
@@ -142,6 +144,7 @@ def test_in_blocks_of_heads(tiny: Model, monkeypatch: pytest.MonkeyPatch) -> Non
     assert not any(one._forward_pre_hooks for one in tiny.module.modules())
 
 
+@pytest.mark.parametrize("tiny", mostly_long(TINY, "gpt2"), indirect=True)
 def test_with_the_same_text_nothing_changes(tiny: Model) -> None:
     shared: Any = {"token_ids": TOKENS, "position": 4, "method": "attribution-patching"}
     e = headscope.effect(tiny, **shared, against=TOKENS)

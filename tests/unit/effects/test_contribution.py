@@ -86,6 +86,7 @@ def test_is_the_definition_and_sums_to_the_logit(family: str) -> None:
     assert e.remainder == pytest.approx(0, abs=1e-4 * abs(logit))
 
 
+@pytest.mark.parametrize("tiny", mostly_long(TINY, "llama"), indirect=True)
 def test_of_a_difference_and_of_the_models_own_choice(tiny: Model) -> None:
     """The difference of two targets is the difference of their contributions; the largest logit is the default."""
     one, other, both = (
@@ -103,7 +104,7 @@ def test_of_a_difference_and_of_the_models_own_choice(tiny: Model) -> None:
     assert own.top(1)[0][1] == own.effects.flat[np.abs(own.effects).argmax()]
 
 
-@pytest.mark.parametrize("family", TINY)
+@pytest.mark.parametrize("family", mostly_long(TINY, "llama"))
 def test_of_heads_by_token(family: str) -> None:
     """Weight times value of one key, in place of the head's output, for every key in turn."""
     torch.manual_seed(0)
@@ -216,6 +217,7 @@ def test_through_an_output_head_of_functions() -> None:
     assert not e.target.capped
 
 
+@pytest.mark.parametrize("tiny", mostly_long(TINY, "bert"), indirect=True)
 def test_leaves_the_model_as_it_was(tiny: Model) -> None:
     """No hook stays, no gradient is kept, and gradients are on or off as before."""
     before = headscope.analyze(tiny, token_ids=TOKENS, keep_logits=True).logits

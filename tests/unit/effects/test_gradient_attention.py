@@ -19,6 +19,7 @@ from tests.support.extent import mostly_long
 from tests.support.variants import variants
 from tests.sweep.build import build, ids
 
+from ..conftest import TINY
 from .test_attribution_patching import STEP, Double, kind_of
 from .test_contribution import FAMILIES, SMALL, TOKENS, _t5, perturbed
 
@@ -138,6 +139,7 @@ def test_of_a_class() -> None:
     Reference(model, kind_of(model), {"input_ids": TOKENS}, None, (2, 0)).check(e.maps, 12)
 
 
+@pytest.mark.parametrize("tiny", mostly_long(TINY, "llama"), indirect=True)
 def test_in_blocks_of_heads(tiny: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     """Attention that does not fit at once changes nothing, and the model is left as it was."""
     shared: Any = {"token_ids": TOKENS, "target": 7, "position": 4, "method": GRADIENT}

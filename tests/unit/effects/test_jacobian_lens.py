@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 import headscope
 from headscope.errors import InvalidRequest
 from tests.support.commands import run
+from tests.support.extent import mostly_long
 
 from ..conftest import TINY, VOCABULARY
 from .reference import Recorded, chain
@@ -57,7 +58,7 @@ def by_hand(family: str, module: Any, matrices: dict[int, torch.Tensor]) -> Any:
     return np.array(found)
 
 
-@pytest.mark.parametrize("family", TINY)
+@pytest.mark.parametrize("family", mostly_long(TINY, "bert", "llama"))
 def test_is_the_matrix_of_the_layer_between_the_head_and_the_logits(family: str) -> None:
     """After what the layer itself makes of the head's output; the output of the last layer needs no matrix."""
     torch.manual_seed(0)

@@ -16,6 +16,7 @@ from headscope.errors import InvalidRequest
 from tests.support.extent import mostly_long
 from tests.support.variants import variants
 
+from ..conftest import TINY
 from .test_contribution import FAMILIES, TOKENS, _t5, perturbed
 
 OTHER = [5, 17, 33, 42, 9, 78]
@@ -93,6 +94,7 @@ def test_of_an_encoder_decoder(kind: str) -> None:
     np.testing.assert_allclose(e.effects, each - base, rtol=1e-3, atol=5e-5 * np.abs(each - base).max())
 
 
+@pytest.mark.parametrize("tiny", mostly_long(TINY, "llama"), indirect=True)
 def test_with_the_same_text_nothing_changes(tiny: Model) -> None:
     e = headscope.effect(tiny, token_ids=TOKENS, against=TOKENS, position=4, method="patching")
     np.testing.assert_allclose(e.effects, 0, atol=1e-5)
@@ -100,6 +102,7 @@ def test_with_the_same_text_nothing_changes(tiny: Model) -> None:
     assert np.isnan(headscope.effect(tiny, token_ids=TOKENS, position=4).shares).all()
 
 
+@pytest.mark.parametrize("tiny", mostly_long(TINY, "bert"), indirect=True)
 def test_needs_another_text_of_as_many_tokens(tiny: Model) -> None:
     for against, match in ((None, "Give the other one"), (OTHER[:-1], "6 and 5")):
         with pytest.raises(InvalidRequest, match=match):

@@ -14,9 +14,11 @@ import headscope
 from headscope import Model
 from headscope.capture import examine
 from headscope.errors import InvalidRequest, Unsupported
+from tests.support.extent import mostly_long
 from tests.support.variants import variants
 from tests.sweep.build import build, ids
 
+from ..conftest import TINY
 from .test_contribution import FAMILIES, TOKENS, _t5, perturbed
 from .test_patching import OTHER
 
@@ -203,6 +205,7 @@ def test_refusals() -> None:
         headscope.effect(_t5(), **given, method={"name": "path-patching", "receiver": "1.1"})
 
 
+@pytest.mark.parametrize("tiny", mostly_long(TINY, "llama"), indirect=True)
 def test_leaves_the_model_as_it_was(tiny: Model) -> None:
     before = headscope.analyze(tiny, token_ids=TOKENS, keep_logits=True).logits
     headscope.effect(

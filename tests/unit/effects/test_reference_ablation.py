@@ -16,6 +16,7 @@ import headscope
 from headscope import Model
 from headscope.analysis.effect import input_for_reference
 from headscope.errors import InvalidRequest
+from tests.support.extent import mostly_long
 from tests.support.variants import variants
 
 from .test_contribution import FAMILIES, SMALL, TOKENS, _t5, perturbed
@@ -74,7 +75,7 @@ def expected(module: Any, projection: str, judge: Callable[[Any], float], **more
     return np.array([[whole - without(one, head, mean(one)[head]) for head in range(HEADS)] for one in layers])
 
 
-@pytest.mark.parametrize("family", ["gpt2", "llama", "classifier", "t5"])
+@pytest.mark.parametrize("family", mostly_long(["gpt2", "llama", "classifier", "t5"], "llama", "t5"))
 def test_is_what_separate_passes_give(family: str) -> None:
     """Also in a decoder, which reads its own text after each reference text in the encoder."""
     module, place = made(family), None if family == "classifier" else 2

@@ -16,6 +16,7 @@ import headscope
 from headscope.core.attention import ScoreTerms
 from headscope.effects.score import split_scores, weights_of
 from headscope.errors import InvalidRequest, Unsupported
+from tests.support.extent import mostly_long
 from tests.support.variants import variants
 from tests.sweep.build import build, ids
 
@@ -154,7 +155,7 @@ ROPES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("rope", [*ROPES, "gemma3"])
+@pytest.mark.parametrize("rope", mostly_long([*ROPES, "gemma3"], "dynamic", "longrope", "gemma3"))
 def test_of_a_text_longer_than_the_probe(rope: str) -> None:
     """Content and rotation are by the angles that the model has for this text, which may depend on its length."""
     torch.manual_seed(0)
@@ -181,7 +182,7 @@ def test_of_a_text_longer_than_the_probe(rope: str) -> None:
     np.testing.assert_allclose(e.score.terms["rotation"][places], np.array(rotated) - content, **close)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", mostly_long(FAMILIES, "gpt2", "gemma3"))
 def test_pairs_sum_to_the_product(family: str) -> None:
     """A part through the query times another one through the key, for every pair; the first few are the largest."""
     torch.manual_seed(0)
@@ -241,7 +242,7 @@ def test_terms_sum_to_what_the_softmax_makes_weights_of(family: str) -> None:
         assert abs(e.remainder) < 1e-4 * max(1, abs(e.target.value))
 
 
-@pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
+@pytest.mark.parametrize("kind", mostly_long(["encoder", "decoder", "cross"], "encoder", "cross"))
 def test_of_an_encoder_decoder(kind: Any) -> None:
     """Relative positions are a term of their own; in cross-attention only the query comes from the stream."""
     torch.manual_seed(0)

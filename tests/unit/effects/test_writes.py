@@ -34,7 +34,7 @@ def arrays(e: Effect) -> tuple[NDArray[Any], NDArray[Any]]:
     return ids.astype(int), logits
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", mostly_long(FAMILIES, "bert", "gemma2"))
 def test_is_what_the_head_adds_to_every_logit(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """All logits, if as many are asked for, whatever the number of heads at once; a few are the first and the last of them."""
     torch.manual_seed(0)

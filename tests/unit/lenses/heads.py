@@ -17,7 +17,7 @@ from tests.support.extent import extent
 Array = NDArray[Any]
 RULES = ("all", "prefix", "window")
 EPSILON = float(np.finfo(np.float32).eps)
-FEW = settings(max_examples=extent(25, 8), deadline=None, derandomize=True)
+FEW = settings(max_examples=extent(25, 5), deadline=None, derandomize=True)
 SIZES = st.sampled_from([1, 2, 5, 7, 8, 9, 10, 13, 24])
 VALUES = st.sampled_from(["random", "zero", "equal", "repeated", "offset", "flat"])
 

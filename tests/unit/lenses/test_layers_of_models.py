@@ -42,17 +42,9 @@ from tests.unit.conftest import TINY, VOCABULARY
 
 IDS = [5, 17, 17, 120, 3, 64, 9]
 DECODER: dict[str, Any] = {
-    "vocab_size": VOCABULARY,
-    "hidden_size": 32,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "intermediate_size": 48,
-    "initializer_range": 0.5,
-    "pad_token_id": 0,
-    "bos_token_id": 1,
-    "eos_token_id": 1,
-}
+    "vocab_size": VOCABULARY, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
+    "intermediate_size": 48, "initializer_range": 0.5, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 1,
+}  # fmt: skip
 
 
 # Beside BERT, GPT-2 and Llama: relative positions without any bias, and learned sinks with a sliding window and experts. Attention's result is normalised
@@ -430,6 +422,7 @@ def test_value_zeroing(tiny: Model, turned: list[NDArray[Any]], dtype: str, roll
 
 
 @variants("lens", ["norm-residual", "rollout", "norm-rollout", "alti", "value-zeroing"])
+@pytest.mark.parametrize("tiny", mostly_long([*TINY, *MORE], "t5"), indirect=True)
 def test_chosen_layers_and_heads(tiny: Model, lens: str) -> None:
     """A choice of layers shows the same maps; a choice of heads changes nothing, since all heads are one map."""
     whole = read(tiny, lens).maps[lens]
@@ -439,6 +432,7 @@ def test_chosen_layers_and_heads(tiny: Model, lens: str) -> None:
 
 
 @variants("lens", ["norm-residual", "rollout", "norm-rollout", "alti", "value-zeroing"])
+@pytest.mark.parametrize("tiny", mostly_long([*TINY, *MORE], "gpt2"), indirect=True)
 def test_one_token(tiny: Model, lens: str) -> None:
     """A token alone has all the shares."""
     found = headscope.analyze(tiny, token_ids=[7], lenses=(lens,), measures=()).maps[lens]

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headscope.core.attention import Reading
@@ -16,6 +16,7 @@ from headscope.core.declarations import NoParams
 from headscope.errors import Unsupported
 from headscope.lenses import LENSES, _newton
 from headscope.measures import MEASURES
+from tests.support.extent import extent
 
 from .heads import EPSILON, FEW, RULES, SIZES, VALUES, Array, by_head, head_layer, mask_of
 
@@ -85,7 +86,7 @@ def test_is_a_distribution_with_the_same_output(rule: str, n: int, kind: str, se
 
 
 @pytest.mark.parametrize("rule", RULES)
-@FEW
+@settings(FEW, max_examples=extent(25, 4))
 @given(n=st.sampled_from([3, 5, 8, 12]), kind=VALUES, seed=st.integers(0, 99))
 def test_is_what_a_search_finds(rule: str, n: int, kind: str, seed: int) -> None:
     """The same distribution as a search that never leaves those with the same output."""

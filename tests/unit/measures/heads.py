@@ -18,7 +18,7 @@ from tests.support.extent import extent
 
 Array = NDArray[Any]
 RULES = ("all", "prefix", "window", "band")
-FEW = settings(max_examples=extent(25, 8), deadline=None)
+FEW = settings(max_examples=extent(25, 5), deadline=None)
 
 
 def sentence(

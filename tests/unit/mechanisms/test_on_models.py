@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from itertools import product
 
 import numpy as np
 import pytest
@@ -12,8 +13,9 @@ from transformers.masking_utils import eager_mask
 
 import headscope
 from headscope.errors import InvalidRequest, Unsupported
+from tests.support.extent import mostly_long
 
-from ..conftest import VOCABULARY
+from ..conftest import TINY, VOCABULARY
 from .test_jump import jumped
 
 NOTHING = {
@@ -226,7 +228,14 @@ def test_pasta_that_does_not_fit_is_refused(minilm):
 
 
 @pytest.mark.parametrize("dtype", ["float64", "bfloat16"])
-@pytest.mark.parametrize("name", ["hopfield", "jump", "ablate"])
+@pytest.mark.parametrize(
+    ("tiny", "name"),
+    mostly_long(
+        product(TINY, ("hopfield", "jump", "ablate")), ("llama", "hopfield"), ("bert", "jump"), ("gpt2", "ablate")
+    ),
+    indirect=["tiny"],
+    scope="session",
+)
 def test_other_precisions_run(tiny, ids, name, dtype):
     if refused(tiny, ids(9), name):
         return
@@ -235,6 +244,7 @@ def test_other_precisions_run(tiny, ids, name, dtype):
     assert np.isfinite(found.logits).all()
 
 
+@pytest.mark.parametrize("tiny", mostly_long(TINY, "bert"), indirect=True)
 def test_every_lens_reads_every_mechanism(tiny, ids):
     """Lenses run on what the mechanism made of the model, blocks of heads or whole layers."""
     decoder = tiny.facts.kind == "decoder"

@@ -14,7 +14,7 @@ import pytest
 from headscope.errors import HeadscopeError, InvalidDataset, InvalidRequest, Unknown
 from headscope.studies.data.formats import read
 from headscope.studies.data.sandbox import ReadLimits, read_sandboxed
-from tests.support.extent import mostly_long
+from tests.support.extent import extent, mostly_long
 from tests.support.malformed import CASES, Case
 
 MIB = 1024**2
@@ -69,11 +69,11 @@ def test_refusals_come_back(tmp_path: Path, wanted: dict[str, object], kind: typ
 def test_only_the_first_rows_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A description takes no room on the disk, however large the rows, and nothing is written to the machine's temporary folder, which may be memory."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
-    path = tmp_path / "repeated.parquet"
-    texts = pa.DictionaryArray.from_arrays(pa.array([0] * 10_000, pa.int32()), pa.array(["word " * 1000]))
+    path, count = tmp_path / "repeated.parquet", extent(10_000, 2_000)
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * count, pa.int32()), pa.array(["word " * 1000]))
     pq.write_table(pa.table({"text": texts}), path)
     found = read_sandboxed(path, path.name, LIMITS, folder=tmp_path, max_rows=5)
-    assert (len(list(found.rows)), found.total) == (5, 10_000)
+    assert (len(list(found.rows)), found.total) == (5, count)
     assert not list(read_sandboxed(path, path.name, LIMITS, folder=tmp_path, max_rows=0).rows)
     with pytest.raises(InvalidDataset, match="more than 1048576 bytes"):
         read_sandboxed(path, path.name, replace(LIMITS, out_bytes=MIB), folder=tmp_path, max_rows=5)
