@@ -68,6 +68,22 @@ def staging(cluster: Cluster) -> list[Path]:
     return list((cluster.home / "incoming").iterdir())
 
 
+def test_any_server_any_worker(cluster: Cluster) -> None:
+    """An analysis sent to one server is followed and read on the other; two at once run on two workers."""
+    # A broker that was away has just been found again.
+    inspect = cluster.inspect()
+    eventually(lambda: len(inspect.ping() or ()) == 2, "both workers")
+    first, second = cluster.servers
+    ids = [first.submit(**slow()), second.submit(**slow())]
+    workers = {cluster.holder(id_).name for id_ in ids}
+    assert len(workers) == 2
+    for id_, other in zip(ids, (second, first), strict=True):
+        ends(other, id_)
+        assert other.get(f"/analyses/{id_}").json() == first.get(f"/analyses/{id_}").json()
+        maps = [server.get(f"/analyses/{id_}/grid/weights").content for server in cluster.servers]
+        assert maps[0] == maps[1]
+
+
 @pytest.mark.long
 def test_model_process_killed(cluster: Cluster) -> None:
     """SIGKILL of the process that runs the model: another process of the same worker takes over at once, and the job is done on its second attempt."""
@@ -79,11 +95,8 @@ def test_model_process_killed(cluster: Cluster) -> None:
     assert cluster.metric("worker_losses_total") == losses + 1
 
 
-def test_worker_killed_and_other_one_told_to_stop(cluster: Cluster) -> None:
-    """SIGKILL of a worker: its child exits, a server detects it within seconds, and another worker runs the job.
-
-    SIGTERM of that one: the job is done without a failed attempt, and the worker deregisters. Each worker that is started again takes seconds of processor time.
-    """
+def test_worker_killed(cluster: Cluster) -> None:
+    """SIGKILL of a worker: its child exits, a server detects it within seconds, and another worker runs the job."""
     id_ = cluster.submit(**slow())
     cluster.forward(id_)
     worker = cluster.holder(id_)
@@ -92,11 +105,6 @@ def test_worker_killed_and_other_one_told_to_stop(cluster: Cluster) -> None:
     eventually(lambda: gone(child), "the orphan's end")
     assert len(staging(cluster)) == 1
     eventually(lambda: cluster.get(f"/analyses/{id_}").json()["attempts"] == 2, "another worker")
-    other = cluster.holder(id_)
-    assert other is not worker
-    other.kill(signal.SIGTERM)
-    assert other.process.returncode == 0
-    assert other.name not in [listed.name for listed in cluster.database().workers()]
     ends(cluster, id_, attempts=2)
     eventually(lambda: not staging(cluster), "an empty staging folder")
 
@@ -213,6 +221,16 @@ def test_broker_away(cluster: Cluster, how: str) -> None:
     cluster.back()
     for id_ in (running, *waiting):
         ends(cluster, id_)
+
+
+def test_told_to_stop(cluster: Cluster) -> None:
+    """SIGTERM of a worker with a job: the job is done without a failed attempt, and the worker deregisters."""
+    id_ = cluster.submit(**slow())
+    worker = cluster.holder(id_)
+    worker.kill(signal.SIGTERM)
+    assert worker.process.returncode == 0
+    assert worker.name not in [listed.name for listed in cluster.database().workers()]
+    ends(cluster, id_)
 
 
 @pytest.mark.long
