@@ -140,11 +140,14 @@ def called(path: Path) -> set[str]:
 def printed() -> list[str]:
     """Return what a fresh interpreter prints.
 
-    That is the packages that it has in memory once it has imported the library, then used a page without a server, then imported the server; and what importing the engine did.
+    That is the packages that it has in memory once it has imported what reads files of data sets, then the library, then used a page without a server, then imported the
+    server; and what importing the engine did.
     """
     code = """
 import gc, sys
 shown = lambda: print(*{name.partition(".")[0] for name in sys.modules})
+import headscope.studies.data.sandbox
+shown()
 import headscope, headscope.settings
 headscope.settings, headscope.analyze, headscope.load, headscope.open
 shown()
@@ -170,26 +173,32 @@ def loaded(step: int) -> set[str]:
     return set(printed()[step].split())
 
 
+def test_reading_files_begins_soon() -> None:
+    """The process that reads a file of a data set, one for every preview, imports little before it does."""
+    assert "headscope" in loaded(0)
+    assert not loaded(0) & {"numpy", "pydantic", "tokenizers", "pyarrow"}
+
+
 def test_importing_the_server_loads_no_torch() -> None:
     """A fresh interpreter that imports the application has neither torch nor transformers in memory."""
-    assert "fastapi" in loaded(2)
-    assert not loaded(2) & {"torch", "transformers"}
+    assert "fastapi" in loaded(3)
+    assert not loaded(3) & {"torch", "transformers"}
 
 
 def test_importing_the_engine_leaves_cuda_alone() -> None:
     """A process that preloads the engine does not ask for a GPU, which its children could not use then; it collects garbage, but not imports."""
-    assert printed()[3] == "['is_available'] True True"  # asked by the test itself
+    assert printed()[4] == "['is_available'] True True"  # asked by the test itself
 
 
 def test_importing_the_library_loads_no_heavy_package() -> None:
     """A fresh interpreter that imports headscope, and names its functions, has none of the packages in memory that take long to load."""
-    assert "headscope" in loaded(0)
-    assert not loaded(0) & {"celery", "fastapi", "plotly", "redis", "torch", "transformers"}
+    assert "headscope" in loaded(1)
+    assert not loaded(1) & {"celery", "fastapi", "plotly", "redis", "torch", "transformers"}
 
 
 def test_the_library_loads_no_web_framework() -> None:
     """headscope.show builds a page from the API's documents without FastAPI."""
-    assert not loaded(1) & {"fastapi", "starlette"}
+    assert not loaded(2) & {"fastapi", "starlette"}
 
 
 def test_no_file_is_too_long() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Error, expect
@@ -121,7 +122,9 @@ def test_too_large_for_a_notebook(
         headscope.show(analysis)
 
 
-@pytest.mark.parametrize(("head", "height"), [("4.6", 700), ((1, 2), 700), ("four", 700), (None, 0), (None, 10**6)])
-def test_what_can_not_be_shown(analysis: headscope.Analysis, head: str | None, height: int) -> None:
+@pytest.mark.parametrize(
+    ("head", "height"), [("4.6", 700), ((1, 2), 700), ("four", 700), (None, 0), (None, 10**6), (None, "720")]
+)
+def test_what_can_not_be_shown(analysis: headscope.Analysis, head: str | None, height: Any) -> None:
     with pytest.raises(InvalidRequest):
         headscope.show(analysis, head, height=height)

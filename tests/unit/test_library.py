@@ -192,6 +192,8 @@ def test_open_refuses_other_files(tmp_path: Path, content: bytes) -> None:
         ({"text": None, "text_pair": "x", "token_ids": [1]}, InvalidRequest, "invalid-request"),
         ({"lenses": (), "measures": ()}, InvalidRequest, "invalid-request"),
         ({"text": 5}, InvalidRequest, "invalid-request"),
+        ({"predictions": -1}, InvalidRequest, "invalid-request"),
+        ({"predictions": "five"}, InvalidRequest, "invalid-request"),
         ({"max_tokens": "many"}, InvalidRequest, "invalid-request"),
         ({"dtype": "int8"}, InvalidRequest, "invalid-request"),
         *(

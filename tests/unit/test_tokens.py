@@ -15,6 +15,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 import headscope
 from headscope import Model
+from headscope.core.text import find_words
 from headscope.core.tokens import Token
 from headscope.errors import InvalidRequest, InvalidText, TooManyTokens
 from headscope.models import tokens
@@ -246,7 +247,7 @@ def test_bytes_of_one_character_are_its_pieces() -> None:
 )
 def test_words(text: str, words: list[str]) -> None:
     """Runs without spaces; punctuation and ideographs alone; an emoji sequence or a flag is one word."""
-    assert [text[start:end] for start, end in tokens.find_words(text)] == words
+    assert [text[start:end] for start, end in find_words(text)] == words
 
 
 def test_no_cutting_unless_asked(minilm: Model) -> None:

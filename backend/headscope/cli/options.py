@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 import click
 
 from ..core.declarations import Declaration
+from ..core.text import check_text
 from ..errors import InvalidRequest, InvalidText
 from ..lenses import LENSES
 from ..measures import MEASURES
 from ..mechanisms import MECHANISMS
 from ..models.catalog import GGUF, Catalog
-from ..models.tokens import check_text
 from ..settings import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])

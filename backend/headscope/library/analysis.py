@@ -32,6 +32,7 @@ from .arguments import (
     check_weights,
     choice,
     choices,
+    count,
     number,
     numbers,
     outputs,
@@ -315,7 +316,7 @@ def analyze(
         dtype=dtype,
         maps=maps,
     )
-    return _run(model, request, predictions, keep_logits, progress)
+    return _run(model, request, count(predictions, "predictions"), keep_logits, progress)
 
 
 def _run(model: Model, request: AnalysisRequest, predictions: int, keep_logits: bool, progress: Progress) -> Analysis:

@@ -76,6 +76,14 @@ def number(value: Any) -> Any:
     return value
 
 
+def count(value: Any, name: str) -> int:
+    """Return an integer that counts something. Raises InvalidRequest for anything else, or below 0."""
+    found = number(value)
+    if not isinstance(found, int) or isinstance(found, bool) or found < 0:
+        raise InvalidRequest(f"{name} must be a whole number, 0 or larger.", pointer=f"/{name}")
+    return found
+
+
 def is_output(value: Any) -> bool:
     """Return whether a value names a token or class: by a text, or by a number."""
     return isinstance(value, str) or (

@@ -11,9 +11,9 @@ from pydantic import Field
 from tokenizers import Tokenizer
 
 from ..core.declarations import Params
+from ..core.text import Span, check_text
 from ..errors import InvalidRequest, Unsupported
-from .decoding import Span
-from .tokens import Encoded, assemble, check_text, cut_after, read_row
+from .tokens import Encoded, assemble, cut_after, read_row
 
 Role = Literal["system", "user", "assistant"]
 POINTER = "/messages"

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from tokenizers import Tokenizer
 
-Span = tuple[int, int]
+from ..core.text import Span
+
 # Ids decoded together with a new one, so that spaces and characters of several tokens are as in the whole text.
 CONTEXT = 8
 # Bytes of the longest UTF-8 character: a longer run without a complete character never becomes one.

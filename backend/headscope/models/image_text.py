@@ -11,6 +11,7 @@ import torch
 from tokenizers import Tokenizer
 
 from ..core.attention import ResultWarning
+from ..core.text import check_text
 from ..core.tokens import Token
 from ..errors import InvalidImage, InvalidRequest, Unsupported
 from . import conversation, image_layout, images, processors, tokens
@@ -48,7 +49,7 @@ def encode(model: Any, given: Any) -> Encoded:
     if processor is None or tokenizer is None:
         raise Unsupported(model.no_processor if tokenizer else model.no_tokenizer, pointer="/image")
     if given.messages is None:
-        tokens.check_text(given.text)
+        check_text(given.text)
     picture = images.read(given.image)
     images.check_target(processor.image_processor, *picture.size)
     roles: list[Role | None] = []

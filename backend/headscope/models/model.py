@@ -12,6 +12,7 @@ import torch
 from tokenizers import Tokenizer
 
 from ..core.attention import Kind, ResultWarning
+from ..core.text import check_text
 from ..core.tokens import Token
 from ..errors import InvalidRequest, TooManyTokens, Unsupported
 from . import conversation, digests, dispatch, generation, image_text, images, modules, quantisation, support, tokens
@@ -223,9 +224,9 @@ class Model:
     ) -> Encoded:
         if tokenizer is None:
             raise Unsupported(self.no_tokenizer, pointer="/model")
-        tokens.check_text(text, pointer)
+        check_text(text, pointer)
         if text_pair is not None:
-            tokens.check_text(text_pair, "/text_pair")
+            check_text(text_pair, "/text_pair")
         return tokens.encode(tokenizer, text, text_pair, unknown=self.unknown, max_tokens=most)
 
     def _continue(self, encoded: Encoded, generate: Generate, by_ids: bool) -> Encoded:

@@ -10,6 +10,7 @@ from tokenizers import Tokenizer
 
 from ..analysis import memory
 from ..analysis.request import INPUT, AnalysisRequest, check_capabilities
+from ..core.text import check_text
 from ..effects.quantities import JUDGES
 from ..errors import CorruptModel, HeadscopeError, Unsupported
 from ..jobs import LOCAL, Work
@@ -62,7 +63,7 @@ class Admission:
         limit = self._settings.text_bytes
         for text, pointer in ((request.text, "/text"), (request.text_pair, "/text_pair")):
             if text is not None:
-                tokens.check_text(text, pointer, limit)
+                check_text(text, pointer, limit)
         if request.messages is not None:
             conversation.check(request.messages, limit)
         located, facts = self._locate(request.model)

@@ -7,9 +7,9 @@ from typing import Any
 
 from ..analysis import memory
 from ..analysis.effect_request import EffectRequest, check_supported
+from ..core.text import check_text
 from ..effects import EFFECTS
 from ..errors import Unsupported
-from ..models import tokens
 from ..models.catalog import Catalog
 from ..models.facts import Facts
 from ..settings import Settings
@@ -39,7 +39,7 @@ class Effects:
         texts |= {f"/reference/{number}": one for number, one in enumerate(request.reference or ())}
         for pointer, text in texts.items():
             if isinstance(text, str):
-                tokens.check_text(text, pointer, self._settings.text_bytes)
+                check_text(text, pointer, self._settings.text_bytes)
         if request.jacobian_lens is not None:
             memory.check_matrices(*self._datasets.find_lens(request.jacobian_lens, owner), self._settings.job_bytes)
         if asked["mechanism"]["name"] != "softmax":

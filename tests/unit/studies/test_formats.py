@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from headscope.core.text import find_words
 from headscope.errors import InvalidRequest, Unknown
-from headscope.models.tokens import find_words
 from headscope.studies.data.dataset import Dataset, Row
 from headscope.studies.data.formats import FORMATS, read
 from headscope.studies.data.formats.lines import LINE_BYTES

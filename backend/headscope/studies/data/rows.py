@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
+from ...core.text import Span, check_text, find_words
 from ...errors import InvalidDataset, InvalidText
-from ...models.tokens import check_text, find_words
 from .dataset import BadRows, Dataset, Role, Row
-from .table import DataTable, Span, TableRecord
+from .table import DataTable, TableRecord
 
 # The limits of AnalysisRequest.
 TAG_CHARACTERS = 100

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ...core.text import Span
 from ...errors import InvalidDataset
 from .dataset import Role
 
@@ -14,8 +15,6 @@ from .dataset import Role
 SAMPLE_RECORDS = 100
 MAX_COLUMNS = 1000
 MAX_NAME_CHARACTERS = 200
-
-Span = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ....core.text import Span
 from ..dataset import Role
-from ..table import DataTable, Format, Span, TableRecord
+from ..table import DataTable, Format, TableRecord
 from .conll import problem_of, sentences
 from .lines import TextLine, encoding
 
