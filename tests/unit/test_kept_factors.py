@@ -121,6 +121,18 @@ def test_rows_without_a_null_space_have_exact_zeros(tmp_path: Path) -> None:
     assert stored.maps("null", ALL, ALL).any()
 
 
+def test_a_row_is_nothing_as_a_whole() -> None:
+    """Small entries beside large ones are what they are, in every window; a row of small ones alone is rounding."""
+    whole = np.array([[[1, 0, 0, 0], [0.4, 0.6, 0, 0], [0.5, 5e-6, 0.5, 0], [0.1, 0.2, 0.3, 0.4]]], np.float32)
+    first = np.array([[[1, 0, 0], [0.4, 0.600004, 0], [0.2, 0, 0.8]]], np.float32)
+    part = ProjectionFactors(np.zeros((1, 1, 1), np.float32), np.ones((1, 4, 1), np.float32), first, causal=True)
+    beyond, expected = Remainder(Whole(whole), part), whole[0] - np.pad(first[0], ((0, 1), (0, 1)))
+    expected[1] = 0
+    np.testing.assert_allclose(beyond.tile(0), expected, rtol=1e-5)
+    for row, key in np.ndindex(4, 4):
+        np.testing.assert_allclose(beyond.tile(0, slice(row, row + 1), slice(key, key + 1)), expected[row, key], 1e-5)
+
+
 @pytest.mark.parametrize("name", list(MODELS))
 def test_results_of_models_with_terms(name: str, tmp_path: Path) -> None:
     """Capped scores, sinks, and windows, in which effective attention has no factors: such heads are kept as maps."""

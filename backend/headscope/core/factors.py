@@ -271,7 +271,7 @@ class ProjectionFactors(Factors):
 class Remainder(Factors):
     """The difference of two maps: what one has beyond the other.
 
-    In rows that are kept as they are, a difference below NOISE is 0: a row without a null space has exactly nothing beyond it.
+    A row that is kept as it is, and differs by less than NOISE everywhere, is 0: a row without a null space has exactly nothing beyond it.
     """
 
     whole: Factors
@@ -285,9 +285,16 @@ class Remainder(Factors):
         return Remainder(self.whole.head(head), self.part.head(head))
 
     def exact(self, head: int, rows: Array, columns: Array) -> Array:
-        entries = self.whole.exact(head, rows, columns) - self.part.exact(head, rows, columns)
-        first = rows[:, None] < self.part.first.shape[1]
-        return np.where(first & (np.abs(entries) < NOISE), 0, entries)
+        entries, count = self._difference(head, rows, columns), self.part.first.shape[1]
+        first, step = np.flatnonzero(rows < count), max(1, BLOCK // max(1, count))
+        for low in range(0, len(first), step):
+            some = first[low : low + step]
+            beyond = self._difference(head, rows[some], np.arange(count))  # these rows see no other keys
+            entries[some[np.abs(beyond).max(1) < NOISE]] = 0
+        return entries
+
+    def _difference(self, head: int, rows: Array, columns: Array) -> Array:
+        return self.whole.exact(head, rows, columns) - self.part.exact(head, rows, columns)
 
 
 def undefined_map(queries: int, keys: int) -> Factors:

@@ -134,21 +134,28 @@ export function projectionFactors({ coefficients, basis, first, causal }: Projec
 /** By how much factors may differ from a map. */
 const NOISE = 1e-5
 
-/** The difference of two maps. In rows that are kept as they are, what is less than NOISE is 0: a row without a null space has exactly nothing beyond it. */
-export const remainder = (whole: Factors, part: Factors): Factors => ({
-  ...whole,
-  fill(out, rows, columns) {
-    const wide = columns[1] - columns[0]
-    const minus = new Float32Array((rows[1] - rows[0]) * wide)
+/** The difference of two maps. A row that is kept as it is, and differs by less than NOISE everywhere, is 0: a row without a null space has exactly nothing beyond it. */
+export function remainder(whole: Factors, part: Factors): Factors {
+  const kept = part.kept ?? 0
+  function fill(out: Float32Array, rows: Span, columns: Span): void {
+    const minus = new Float32Array((rows[1] - rows[0]) * (columns[1] - columns[0]))
     whole.fill(out, rows, columns)
     part.fill(minus, rows, columns)
-    const first = (Math.min(rows[1], part.kept ?? 0) - rows[0]) * wide
-    for (let i = 0; i < minus.length; i++) {
-      out[i] -= minus[i]
-      if (i < first && Math.abs(out[i]) < NOISE) out[i] = 0
-    }
-  },
-})
+    for (let i = 0; i < minus.length; i++) out[i] -= minus[i]
+  }
+  return {
+    ...whole,
+    fill(out, rows, columns) {
+      fill(out, rows, columns)
+      const [wide, row] = [columns[1] - columns[0], new Float32Array(kept)]
+      // These see no key from `kept` on.
+      for (let q = rows[0]; q < Math.min(rows[1], kept); q++) {
+        fill(row, [q, q + 1], [0, kept])
+        if (row.every((entry) => Math.abs(entry) < NOISE)) out.fill(0, (q - rows[0]) * wide, (q - rows[0] + 1) * wide)
+      }
+    },
+  }
+}
 
 /** A map that is kept as such. */
 export const wholeMap = (data: Float32Array, keys: number): Factors => ({
