@@ -1,4 +1,4 @@
-"""`headscope mcp`: one conversation of a client about a small random model; in `make long` with the command, in `make test` with a server in this process, which has torch."""
+"""`headscope mcp`: one conversation of a client with the command, over standard input and output, about a small random model."""
 
 from __future__ import annotations
 
@@ -14,20 +14,15 @@ import numpy as np
 import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
-from mcp.server.mcpserver import MCPServer
 
 import headscope
 from headscope.mcp import tools
 from headscope.mcp.answers import MOST_CHARACTERS, write_answer
-from headscope.mcp.server import make_server
 from headscope.mcp.workspace import Workspace
 from headscope.studies.results.table_files import ResultTable
-from tests.support.commands import run
 from tests.support.compose import ROOT
-from tests.support.extent import extent
 from tests.support.models import tiny_model
 from tests.support.server import environment
-from tests.wheels.smoke import HELLO
 
 TEXT = "The cat sat on the mat. The cat sat on the"
 # Name of an answer -> the tool, and its arguments, which may need earlier answers.
@@ -71,26 +66,19 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def talk(model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The answers by name, texts of errors as they are; "tools" has the tools that the server lists, "progress" what it reported."""
-    variables = environment(tmp_path_factory.mktemp("home"))
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in variables.items():
-            patch.setenv(name, value)
-        return asyncio.run(converse(str(model), extent(command(variables), make_server())))
+    home = tmp_path_factory.mktemp("home")
+    return asyncio.run(converse(str(model), environment(home)))
 
 
-def command(variables: dict[str, str]) -> StdioServerParameters:
-    """The command in a process of its own, over standard input and output."""
-    return StdioServerParameters(command=sys.executable, args=["-m", "headscope", "mcp"], env=variables)
-
-
-async def converse(model: str, server: StdioServerParameters | MCPServer) -> dict[str, Any]:
-    """Return the answers of one server."""
+async def converse(model: str, variables: dict[str, str]) -> dict[str, Any]:
+    """Return the answers of one process."""
+    process = StdioServerParameters(command=sys.executable, args=["-m", "headscope", "mcp"], env=variables)
     past: dict[str, Any] = {"progress": [], "sizes": []}
 
     async def note(done: float, total: float | None, message: str | None) -> None:
         past["progress"].append(done)
 
-    async with Client(stdio_client(server) if isinstance(server, StdioServerParameters) else server) as client:
+    async with Client(stdio_client(process)) as client:
         past["tools"] = (await client.list_tools()).tools
         past["instructions"] = client.instructions
         for name, (tool, arguments) in calls(model).items():
@@ -113,13 +101,6 @@ def test_tools_describe_themselves_and_their_arguments(talk: dict[str, Any]) -> 
     named = re.findall(r"call (\w+)", talk["instructions"])
     assert set(named) <= {tool.name for tool in talk["tools"]}
     assert named
-
-
-def test_the_command_answers_on_standard_output(talk: dict[str, Any], tmp_path: Path) -> None:
-    """It answers the first line of its input, prints nothing else, and ends with its input."""
-    done = run(tmp_path, "mcp", text=json.dumps(HELLO) + "\n")
-    assert done.returncode == 0
-    assert json.loads(done.stdout)["result"]["instructions"] == talk["instructions"]
 
 
 def test_answers_are_small(talk: dict[str, Any]) -> None:

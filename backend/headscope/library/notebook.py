@@ -7,6 +7,7 @@ import importlib.util
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
+from numbers import Real
 from operator import index
 from pathlib import Path
 from typing import Any
@@ -90,7 +91,7 @@ def show(
     >>> a = headscope.analyze("minilm", "The cat sat.")
     >>> view = headscope.show(a, "4.5", heads=["4.5", "4.7"])
     """
-    if not isinstance(height, int | float) or not 1 <= height <= MOST_HEIGHT:
+    if not isinstance(height, Real) or not 1 <= height <= MOST_HEIGHT:
         raise InvalidRequest(f"height must be between 1 and {MOST_HEIGHT} px.", pointer="/height")
     if not a.maps:
         raise InvalidRequest(WITHOUT_MAPS)
