@@ -307,6 +307,8 @@ def test_the_rights_are_those_of_the_analysis(lab: Users) -> None:
     assert lab.anonymous.delete(own, params=key).status_code == 401
     assert lab.submit(lab.emmy, TEXT, model="gpt2") == id_
     assert lab.emmy.get(own).json() == document
+    answer = lab.emmy.delete(own)
+    assert (answer.status_code, answer.json()["code"]) == (404, "unknown-effect")
     assert lab.emmy.post(path, json={}).json()["id"] == document["id"]
     assert lab.emmy.delete(own).status_code == 204
     assert lab.ada.get(own).json() == document

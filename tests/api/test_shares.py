@@ -127,6 +127,22 @@ def test_each_user_has_a_key_of_their_own(lab: Users) -> None:
     refused(lab.anonymous.get(address, params={"share": emmys}))
 
 
+def test_a_revoked_user_shares_nothing(lab: Users) -> None:
+    """The user's keys stop with the user's access, and return with it; those of other users stay."""
+    text = "Mary and Ada share this one."
+    mary = lab.server.visitor(lab.server.create_user("mary-who-shares"))
+    id_ = lab.submit(mary, text)
+    assert lab.submit(lab.ada, text) == id_
+    address = f"{API}/analyses/{id_}"
+    marys, adas = (who.post(f"{address}/share").json()["key"] for who in (mary, lab.ada))
+    lab.server.revoke_user("mary-who-shares")
+    refused(lab.anonymous.get(address, params={"share": marys}))
+    assert lab.anonymous.get(address, params={"share": adas}).status_code == 200
+    lab.server.create_user("mary-who-shares")
+    assert lab.anonymous.get(address, params={"share": marys}).status_code == 200
+    mary.close()
+
+
 def test_keys_outlive_the_server(lab: Users, adas: str, key: str) -> None:
     """Keys are kept in the job database."""
     database = JobDatabase(Database(lab.server.home / "headscope.db"))

@@ -8,10 +8,14 @@ from collections.abc import Collection, Iterable
 import sqlalchemy as sa
 
 from ..database import NOW, Database
-from ..database.tables import grants, shares
+from ..database.tables import grants, shares, users
 
 # Built once, because every read of a user runs it.
 MAY_READ = sa.select(sa.true()).where(grants.c.owner == sa.bindparam("by"), grants.c.id == sa.bindparam("of"))
+HAS_ACCESS = sa.and_(sa.or_(users.c.sha256.is_not(None), users.c.subject.is_not(None)), users.c.revoked.is_(None))
+# A key counts only while its owner has access. LOCAL, the owner on a server without users, is not in their table.
+SHARED = sa.select(shares.c.id).outerjoin(users, users.c.name == shares.c.owner)
+SHARED = SHARED.where(shares.c.share_key == sa.bindparam("key"), sa.or_(users.c.name.is_(None), HAS_ACCESS))
 
 
 class Grants:
@@ -49,9 +53,9 @@ class Grants:
             return connection.execute(shares.delete().where(shares.c.id == id_, shares.c.owner == owner)).rowcount > 0
 
     def shared(self, key: str) -> str | None:
-        """Return the id of the analysis or study that a share key opens."""
+        """Return the id of the analysis or study that a share key opens; None while the access of its owner is revoked."""
         with self._database.read() as connection:
-            found: str | None = connection.execute(sa.select(shares.c.id).where(shares.c.share_key == key)).scalar()
+            found: str | None = connection.execute(SHARED, {"key": key}).scalar()
             return found
 
     def _grant(self, connection: sa.Connection, pairs: Collection[tuple[str, str]]) -> None:

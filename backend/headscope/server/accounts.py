@@ -19,6 +19,7 @@ from ..database import Database, schema
 from ..database.engine import NOW
 from ..database.tables import grants, sessions, users
 from ..errors import DatabaseUnavailable, InvalidRequest, SignInRefused, Unknown
+from ..jobs.grants import HAS_ACCESS
 from ..jobs.job import LOCAL
 from ..settings import Settings
 
@@ -49,7 +50,6 @@ SESSION_USER = (
     .join(sessions, sessions.c.name == users.c.name)
     .where(sessions.c.sha256 == sa.bindparam("hash"), sessions.c.expires > NOW, users.c.revoked.is_(None))
 )
-ACTIVE = sa.and_(sa.or_(users.c.sha256.is_not(None), users.c.subject.is_not(None)), users.c.revoked.is_(None))
 TAKEN = "There is already a user of that name. Revoke its token first, or choose another name."
 CLAIMED = "Your name at the identity provider belongs to another user of this server. Ask its administrator."
 REVOKED = "Your access to this server has been revoked. Ask its administrator."
@@ -86,7 +86,7 @@ class Accounts:
 
     def list(self) -> tuple[Account, ...]:
         """Return all users in the order in which they were created."""
-        active = sa.select(users.c.name, users.c.created).where(ACTIVE)
+        active = sa.select(users.c.name, users.c.created).where(HAS_ACCESS)
         with self._database.read() as connection:
             return tuple(Account(*row) for row in connection.execute(active.order_by(users.c.created, users.c.name)))
 
@@ -132,7 +132,7 @@ class Accounts:
         return token
 
     def revoke(self, name: str, *, hand_over: bool = False) -> None:
-        """Revoke a user's access immediately, with all sessions. Raises Unknown.
+        """Revoke a user's access immediately, with all sessions; share keys stop until the name has access again. Raises Unknown.
 
         The user's analyses are kept for a new token of the same name; with `hand_over`, also for the first user of the identity provider who signs in under it.
         """
@@ -140,7 +140,7 @@ class Accounts:
         if hand_over:
             values["subject"] = None
         with self._database.change("promise") as connection:
-            found = users.update().where(users.c.name == name, sa.true() if hand_over else ACTIVE)
+            found = users.update().where(users.c.name == name, sa.true() if hand_over else HAS_ACCESS)
             if connection.execute(found.values(values)).rowcount == 0:
                 raise Unknown("user", "There is no user of that name. `headscope token list` lists the users.")
             connection.execute(sessions.delete().where(sessions.c.name == name))

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query, Response
 
 from ...analysis.effect_request import EffectRequest
 from ...errors import ModelUnavailable, NotReady, QueueFull
+from ...server.service import unknown_job
 from ...store import Stored
 from ..dependencies import EffectDep, ResourceDep
 from ..documents import effects
@@ -61,4 +62,7 @@ async def maps(effect: EffectDep, part: Annotated[MapSlice, Query()]) -> Respons
 @router.delete("/{effect}", status_code=202, response_model=EffectDocument, responses=DELETED)
 async def delete(effect: EffectDep) -> Response:
     """Cancel a queued or running effect (202), or delete an ended one (204). One that other users also requested is only removed for you (204)."""
+    # Everyone who may read its analysis may read it. Only users who requested it may delete it.
+    if not await effect.visitor.may_read(effect.service, effect.id):
+        raise unknown_job("effect")
     return await end(effect, describe)
