@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import headscope
+from headscope.analysis.request import versions
 from headscope.effects import EFFECTS
 from headscope.lenses import LENSES
 from headscope.measures import MEASURES
@@ -37,6 +38,7 @@ def test_an_analysis_from_request_to_document(server: Server) -> None:
     assert document["maps"]["weights"]["shape"] == [2, 4, len(document["tokens"]), len(document["tokens"])]
     assert document["summaries"]["entropy"]["weights"]["unit"] == "nats"
     assert document["timing_ms"]["total"] > 0
+    assert document["versions"] == versions()
     for name, link in document["links"].items():
         assert server.client.get(link).status_code == 200, name
 

@@ -14,6 +14,7 @@ from safetensors.numpy import load, save
 
 import headscope
 from headscope.analysis.effect_request import NOTHING_READ
+from headscope.analysis.request import versions
 from headscope.api.documents.effects import LATER
 from headscope.models.jacobian_lens import SHAPE, UNREADABLE
 from headscope.models.support import BEFORE_DECODER, NO_HEAD
@@ -68,6 +69,7 @@ def test_an_effect_from_request_to_document(server: Server, gpt2: headscope.Mode
     ):
         document = computed(server, id_, **more)
         assert (document["status"], document["error"], document["analysis"]) == ("done", None, id_), method
+        assert document["versions"] == versions()
         given = dict(more)
         if isinstance(given.get("target"), list):
             given["target"] = tuple(given["target"])
@@ -285,9 +287,13 @@ def test_an_effect_that_an_earlier_version_stored(server: Server) -> None:
     known = Manifest(document["id"], path.read_bytes())
     result = {name: value for name, value in document["result"].items() if name not in LATER}
     content = {**known.document, "result": result}
+    del content["versions"]
     path.write_bytes(sealed(known.id, known.folder, known.made, known.size - known.length, content, known.digests))
     found = server.client.get(document["links"]["self"])
-    assert (found.status_code, found.json()) == (200, {**document, "result": {**result, **LATER}})
+    assert (found.status_code, found.json()) == (
+        200,
+        {**document, "result": {**result, **LATER}, "versions": None},
+    )
     assert server.client.get(f"{document['links']['self']}/maps").json()["code"] == "not-ready"
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 import headscope
 from headscope.analysis.head_scores_request import NOT_CAUSAL
+from headscope.analysis.request import versions
 from tests.api.users import Users
 from tests.support.cluster import cluster_long
 from tests.support.server import API, Server, eventually
@@ -24,6 +25,7 @@ def test_head_scores_from_request_to_document(server: Server, models: Path) -> N
     answer = server.post(BODY, PATH, headers=WAIT)
     document = answer.json()
     assert (answer.status_code, document["status"], document["model"]) == (200, "done", "gpt2")
+    assert document["versions"] == versions()
     expected = headscope.head_scores(models / "gpt2", BODY["batteries"], prompts=2).to_document()
     for part in ("scores", "controls"):
         found, wanted = document["result"].pop(part), expected.pop(part)

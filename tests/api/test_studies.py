@@ -42,6 +42,7 @@ def test_a_study(server: Server) -> None:
         "fraction": 1.0, "stage": "done", "detail": "", "position": None, "inputs": 40, "of": 40, "seconds_left": None,
     }  # fmt: skip
     assert (document["inputs"], document["failed_count"], document["cut"]) == (40, 0, 0)
+    assert [one["headscope"] for one in document["versions"]] == [headscope.__version__]
     assert document["dataset"]["chosen"] == {"text": "sentence", "label": "label"}
     assert document["request"]["dataset"] == document["dataset"]["id"]
     assert [(one["model"], len(one["layers"]), len(one["heads"])) for one in document["variants"]] == [("bert", 2, 4)]

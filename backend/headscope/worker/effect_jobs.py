@@ -10,7 +10,7 @@ from typing import Any
 
 from ..analysis.effect import Effect, compute
 from ..analysis.effect_request import EffectRequest
-from ..analysis.request import AnalysisRequest
+from ..analysis.request import AnalysisRequest, versions
 from ..errors import HeadscopeError, InvalidRequest
 from ..jobs import Job, metrics
 from ..models.jacobian_lens import read_jacobian_lens
@@ -50,6 +50,7 @@ class EffectJobs:
         maps = {} if found.maps is None else {request.method.name: found.maps}
         document: dict[str, Any] = {
             "kind_of": "effect",
+            "versions": versions(),
             "analysis": payload["analysis"],
             "request": payload["request"],
             "result": found.to_document(),

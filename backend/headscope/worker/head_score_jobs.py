@@ -7,6 +7,7 @@ from typing import Any
 
 from ..analysis.head_scores import compute
 from ..analysis.head_scores_request import HeadScoresRequest
+from ..analysis.request import versions
 from ..jobs import Job, metrics
 from ..store import Results
 from .effect_jobs import LoadAccepted
@@ -27,6 +28,7 @@ class HeadScoreJobs:
         model = self._load(job, payload["model"], progress, "float32")
         found = compute(model, HeadScoresRequest.model_validate(payload["request"]), progress)
         progress(1.0, "writing", "", force=True)
-        document: dict[str, Any] = {"kind_of": job.kind, **payload, "result": found.to_document()}
+        named = {"kind_of": job.kind, "versions": versions()}
+        document: dict[str, Any] = {**named, **payload, "result": found.to_document()}
         with self._results.writer(job.id, (job.id, job.run)) as writer:
             metrics.add("written_bytes", writer.finish(document, {}))

@@ -34,6 +34,7 @@ NO_RESULT: dict[str, Any] = {
     "key_tokens": None,
     "warnings": [],
     "timing_ms": {},
+    "versions": None,
 }
 
 

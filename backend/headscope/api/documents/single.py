@@ -25,5 +25,6 @@ def common_fields(id_: str, job: Job | None, stored: Stored | None, position: in
         "progress": to_progress(None if stored else job, position),
         "request": known["request"],
         "result": known.get("result"),
+        "versions": known.get("versions"),
         "error": to_problem(job) if job and not stored else None,
     }

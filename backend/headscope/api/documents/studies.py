@@ -27,6 +27,7 @@ NO_RESULTS: dict[str, Any] = {
     "unaligned": 0,
     "not_compared": None,
     "timing_ms": [],
+    "versions": [],
 }
 
 
@@ -118,7 +119,7 @@ def to_document(
     id_: str, job: Job | None, stored: Stored | None, chunks: Sequence[ChunkState] = (), position: int | None = None
 ) -> StudyDocument:
     """Return the document of a study. At least one of `job` and `stored` is required."""
-    known = stored.document if stored else {**NO_RESULTS, **json.loads(job.payload)} if job else NO_RESULTS
+    known = {**NO_RESULTS, **(stored.document if stored else json.loads(job.payload) if job else {})}
     inputs = stored.document["inputs"] if stored else 0
     names = ("request", "dataset", "variants", *NO_RESULTS)
     return StudyDocument.model_validate(

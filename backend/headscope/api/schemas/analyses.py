@@ -11,7 +11,7 @@ from ...core.attention import Kind
 from ...core.tokens import TokenKind
 from ...models.conversation import Message
 from ...models.generation import Generate
-from .common import MechanismSchema, Problem, Status, Strict
+from .common import ComputedBy, MechanismSchema, Problem, Status, Strict
 
 
 class TokenSchema(Strict):
@@ -170,6 +170,7 @@ class AnalysisDocument(Event):
     summaries: dict[str, dict[str, Summary]]
     warnings: list[WarningSchema]
     timing_ms: dict[str, float]
+    versions: ComputedBy
     links: dict[str, str]
 
 

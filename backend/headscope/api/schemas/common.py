@@ -10,6 +10,15 @@ T = TypeVar("T")
 Status = Literal["queued", "running", "done", "failed", "cancelled"]
 
 
+Versions = dict[str, str | int]
+ComputedBy = Annotated[
+    Versions | None,
+    Field(
+        description="Versions of Headscope, torch and transformers that computed the result; null until it is done, and in results of earlier versions."
+    ),
+]
+
+
 class Strict(BaseModel):
     """A model that rejects undeclared fields."""
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from .analyses import Progress
-from .common import Problem, Status, Strict
+from .common import ComputedBy, Problem, Status, Strict
 
 
 class SingleDocument(Strict):
@@ -18,4 +18,5 @@ class SingleDocument(Strict):
     progress: Progress
     request: Annotated[dict[str, Any], Field(description="The request, with defaults filled in.")]
     error: Problem | None
+    versions: ComputedBy
     links: dict[str, str]

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from .common import MechanismSchema, Problem, Status, Strict
+from .common import MechanismSchema, Problem, Status, Strict, Versions
 
 
 class StudyProgress(Strict):
@@ -99,6 +99,12 @@ class StudyDocument(StudyEvent):
     figures: Annotated[list[str], Field(description="Figures available for this study.")]
     tables: Annotated[list[str], Field(description="Tables available for this study.")]
     timing_ms: Annotated[list[dict[str, float]], Field(description="Time spent per stage, for each variant.")]
+    versions: Annotated[
+        list[Versions],
+        Field(
+            description="Versions of Headscope, torch and transformers that computed parts of it: one entry if all workers had the same."
+        ),
+    ]
     created: float | None
     finished: float | None
     links: dict[str, str]
