@@ -68,7 +68,7 @@ def test_tiny_models_are_exact(tiny: Model, ids: Ids, n: int) -> None:
     theirs = eager(tiny, inputs)
     causal = tiny.facts.kind == "decoder"
     allowed = np.tril(np.ones((n, n), bool)) if causal else np.ones((n, n), bool)
-    assert a.causal is causal or n == 1
+    assert a.causal is causal
     np.testing.assert_allclose(a.logits, theirs.logits[0].numpy(), atol=1e-4)
     for layer, (expected, values) in enumerate(zip(theirs.attentions, values_of(tiny, inputs), strict=True)):
         np.testing.assert_allclose(a.maps["weights"][layer], expected[0].numpy(), atol=1e-5)

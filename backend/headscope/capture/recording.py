@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from ..core.attention import Kind, Layer, ScoreTerms, Stream
+from ..core.attention import Keys, Kind, Layer, ScoreTerms, Stream
 from ..errors import HeadscopeError, NonFinite, Unsupported
 from ..mechanisms.base import Pass, Scores
 from ..models.tokens import Encoded
@@ -161,7 +161,7 @@ class Recording:
             weights=call.query.new_empty(0),
             values=call.value[0],
             output=output,
-            keys=call.masks[0].keys,
+            keys=_keys(site, call),
             epsilon=torch.finfo(call.value.dtype).eps,
             axes=self.axes,
             query=call.query[0],
@@ -323,6 +323,12 @@ class Recording:
         blocked, bias = blocked_and_bias(mask, rest["bias"], key.shape[2])
         weights = PLAIN.attend(batch_scores(0, query, key, rest, blocked, bias))
         return (weights @ for_each_head(value, query.shape[1])).transpose(1, 2)  # [B, H, Q, D] -> [B, Q, H, D]
+
+
+def _keys(site: Site, call: AttentionCall) -> Keys:
+    """Return which keys the queries of the call's first input see. The mask of one token does not tell whether the site is causal; the probe did."""
+    mask = call.masks[0]
+    return Keys("prefix") if site.causal and mask.sides == (1, 1) else mask.keys
 
 
 def all_finite(numbers: Tensor) -> list[bool]:
