@@ -165,5 +165,5 @@ def needs() -> str:
             for name, what in declared.items()
             if need in what.needs
         ]
-        rows.append((f"`{need}`", meaning, ", ".join(asking)))
+        rows.append((f"`{need}`", meaning, "every method" if need == "weights" else ", ".join(asking)))
     return table(("need", "what it means", "who needs it"), rows)

@@ -55,6 +55,8 @@ def test_a_kind_that_is_refused_although_others_are_not(kind: Kind) -> None:
     model = headscope.load(build("pegasus_x").module)
     early = support.find_missing(model.facts, kind)
     assert set(early) == set(CAPABILITIES)
+    methods = (headscope.MECHANISMS, LENSES, headscope.MEASURES, headscope.EFFECTS)
+    assert all(explain_missing(method, early) for group in methods for method in group.values())
     given = {"token_ids": [5, 6, 7, 8], "target_ids": [5, 6, 7]}
     with pytest.raises(ModelNotExact) as refused:
         headscope.analyze(model, kind=kind, **given)

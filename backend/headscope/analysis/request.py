@@ -340,5 +340,5 @@ def check_capabilities(methods: list[Declaration], missing: Mapping[str, str]) -
 def explain_missing(method: Declaration, missing: Mapping[str, str]) -> str | None:
     """Return why a model does not support a method, or a lens that it reads; None if it does."""
     reads = [LENSES[name].needs for name in getattr(method, "reads", ())]
-    needs = (need for listed in (method.needs, *reads) for need in listed)
+    needs = (need for listed in (("weights",), method.needs, *reads) for need in listed)
     return next((missing[need] for need in needs if need in missing), None)

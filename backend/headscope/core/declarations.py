@@ -14,8 +14,9 @@ HeadName = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,3})\.(0|[1-9][0-9]{0,
 # The axes of a shape that are tokens: queries and keys.
 TOKEN_AXES = frozenset({"Q", "K"})
 
-# What a method may need of a model. Mechanisms, lenses and measures name these in `needs`.
+# What a method may need of a model. Mechanisms, lenses and measures name these in `needs`, but for the weights, which every method needs.
 CAPABILITIES = {
+    "weights": "an attention weight for every pair of tokens",
     "capture": "attention that goes through transformers' AttentionInterface, so that it can be changed",
     "values": "the value vectors of every head",
     "scores": "the query and key vectors of every head",
