@@ -229,7 +229,7 @@ def _finish(
     return replace(
         result,
         warnings=[*encoded.warnings, *_warnings(result, one.recipe, facts)],
-        timing_ms={name: round(spent * 1e3, 1) for name, spent in seconds.items()},
+        timing_ms={name: spent * 1e3 for name, spent in seconds.items()},
         logits=logits,
         full_text=encoded.text,
         target_text=encoded.target_text,

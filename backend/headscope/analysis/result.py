@@ -126,7 +126,7 @@ class Result:
                 for name, by_lens in self.measures.items()
             },
             "warnings": [warning.as_dict() for warning in self.warnings],
-            "timing_ms": self.timing_ms,
+            "timing_ms": {name: round(spent, 1) for name, spent in self.timing_ms.items()},
         }
 
     def to_arrays(self) -> dict[str, Array]:

@@ -62,6 +62,7 @@ class Aggregate:
             "lenses": request.analysis.lens_names,
             "skipped": report.get("bad_count", 0),
             **{name: counted[name] for name in counted if name != "seed"},
+            "timing_ms": [{name: round(ms, 1) for name, ms in times.items()} for times in counted["timing_ms"]],
         }
         return StudySummary(document, self.arrays)
 
@@ -180,7 +181,7 @@ def _merge_documents(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
     """Add counts and times, and concatenate failures. The rest is equal in both, or missing in one without inputs."""
     known, other = (a, b) if a["inputs"] else (b, a)
     times = [
-        {name: round(ours.get(name, 0.0) + theirs.get(name, 0.0), 1) for name in {**ours, **theirs}}
+        {name: ours.get(name, 0.0) + theirs.get(name, 0.0) for name in {**ours, **theirs}}
         for ours, theirs in zip(a["timing_ms"], b["timing_ms"], strict=True)
     ]
     return {

@@ -282,7 +282,7 @@ class _ChunkReduction:
             "not_compared": self._not_compared,
             "variants": variants,
             "measures": measure_shapes(arrays),
-            "timing_ms": [{name: round(ms, 1) for name, ms in times.items()} for times in self._times],
+            "timing_ms": self._times,
         }
 
 
