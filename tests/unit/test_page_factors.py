@@ -131,6 +131,18 @@ def test_outliers_are_kept_in_single_precision() -> None:
     np.testing.assert_allclose(entries(found), entries(outlier), atol=error)
 
 
+def test_rows_without_a_null_space_stay_0() -> None:
+    """The rounding of the weights, in either precision, adds nothing to the first rows, which are effective as they are."""
+    whole, part = weights(Visible("prefix")), projection(causal=True, first=3)
+    for kept in (whole, Whole(entries(whole)[None].astype(np.float32))):
+        effective = ProjectionFactors(
+            part.coefficients, part.basis, entries(kept)[None, :3, :3].astype(np.float32), True
+        )
+        factors = Remainder(kept, effective)
+        assert not entries(factors)[:3].any()
+        assert not entries(unpack(pack(factors))[0])[:3].any()
+
+
 def test_maps_with_gaps_and_huge_entries() -> None:
     """Rows without a reading stay so, and entries beyond half precision stay in float32."""
     values = np.ones((1, 3, 3), np.float32)

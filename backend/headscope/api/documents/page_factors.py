@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import Any, cast
 
 import numpy as np
 from safetensors.numpy import save
 
 from ...core.arrays import Array
-from ...core.factors import Factors
+from ...core.factors import Factors, Remainder
 from ...store.factor_file import join, split
 
 # Matrices [1, Q or K, D] that are rounded.
@@ -39,11 +40,11 @@ def pack(factors: Factors) -> bytes:
     for name in exact:
         if _last(name) in ROUNDED:
             steps[name], scales[name] = _round(exact[name])
-    rounded = {name: steps[name] * scales[name] for name in steps}
-    error, of_row, largest = _compare(join(described, {**exact, **rounded}), factors)
-    stored = {**exact, **steps, **{f"{name}.scale": scale for name, scale in scales.items()}}
+    rounded = _match_nothing(described, {**exact, **{name: steps[name] * scales[name] for name in steps}}, factors)
+    error, of_row, largest = _compare(join(described, rounded), factors)
+    stored = {**rounded, **steps, **{f"{name}.scale": scale for name, scale in scales.items()}}
     if error > LARGEST_ERROR * largest:
-        stored, error, of_row = exact, 0.0, 0.0
+        stored, error, of_row = _match_nothing(described, exact, factors), 0.0, 0.0
     return _write(described, {**stored, "error": np.array([error + SINGLE_ERROR, of_row], np.float32)})
 
 
@@ -69,6 +70,17 @@ def _round(values: Array) -> tuple[Array, Array]:
     scale = np.abs(values).max((0, 1), initial=0).astype(np.float32) / np.float32(STEPS)  # [D]
     scale[scale == 0] = 1
     return np.rint(values / scale).astype(np.int16), scale
+
+
+def _match_nothing(described: Mapping[str, Any], tensors: Mapping[str, Array], factors: Factors) -> dict[str, Array]:
+    """Return the tensors of a remainder with rows that are exactly 0 kept as the rounded map has them, so that their difference is 0 after rounding, too."""
+    if not isinstance(factors, Remainder):
+        return dict(tensors)
+    first, rounded = factors.part.first.astype(np.float32), join(described, tensors)
+    places = np.arange(first.shape[1])
+    nothing = ~factors.exact(0, places, places).any(1)
+    first[0, nothing] = cast("Remainder", rounded).whole.exact(0, places[nothing], places)
+    return {**tensors, "part.first": first}
 
 
 def _compare(rounded: Factors, exact: Factors) -> tuple[float, float, float]:
