@@ -191,6 +191,8 @@ def test_scores_of_a_model(gpt: Model) -> None:
     layer, head = map(int, name.split("."))
     assert score == found.scores["previous-token"].max() == found.scores["previous-token"][layer, head]
     assert control < 0.2 < score
+    with pytest.raises(InvalidRequest, match="battery is one of induction"):
+        again.top("previous-token")
     document = found.to_document()
     assert json.loads(json.dumps(document)) == document
     assert len(examine(gpt).all) == len(document["layers"])

@@ -6,6 +6,7 @@ import copy
 import pickle
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -288,6 +289,34 @@ def test_showing_what_cannot_be_shown(minilm: Model, tmp_path: Path) -> None:
         headscope.export_site(tmp_path, [5])
     with pytest.raises(InvalidRequest, match="theme is light or dark"):
         a.figure("entropy", theme="blue")
+
+
+def test_arguments_of_the_wrong_kind(minilm: Model, subtests: pytest.Subtests) -> None:
+    """Every method rejects them with a sentence that says what it takes."""
+    a, s = headscope.analyze(minilm, "The cat."), headscope.study(minilm, ["The cat."], measures=("entropy",))
+    refused: list[tuple[str, Callable[[Any], Any], Sequence[Any]]] = [
+        ('Groups are "word"', a.by, (5, None, [1, 2], [[1, 1.5]], [[[1]]], "words")),
+        ("A query is a text", a.find, (5, None)),
+        ("A query or sentence is a text", a.ask, (5, None)),
+        ("does not include that lens, but", lambda lens: a.find(lens=lens), ("none", 5)),
+        ("Unknown figure. Available", a.figure, ("none", 5)),
+        ("The study has variants 0 to 0", lambda variant: s.stat("entropy", variant=variant), ("first", None, 1, 0.5)),
+        ("There is no such file", headscope.open, (5, None, a)),
+        ("An analysis is the result", headscope.show, (5, "a.safetensors")),
+        ("An analysis is the result", lambda b: headscope.compare(a, b), (5, "a.safetensors")),
+        ("There is no such lens", lambda lens: headscope.compare(a, a, lens), ("none", 5)),
+        ("labels must be a list", lambda labels: headscope.analyze(minilm, "A", labels=labels), (5, "NN")),
+        ("batteries must be a list", lambda names: headscope.head_scores(minilm, names), (5, "induction")),
+        ("dtype is float32 or float64", lambda dtype: headscope.effect(minilm, "A", dtype=dtype), ("bfloat16", [])),
+        ("max_tokens must be", lambda most: headscope.effect(minilm, "A", max_tokens=most), ("many", 0, -1)),
+        ("mechanism: ", lambda name: headscope.study(minilm, ["A"], against_mechanism=name), (5,)),
+        ("Pass a PreTrainedModel", lambda model: headscope.attend_by(model, "softmax"), (minilm, 5)),
+        ("special_ids must be", lambda ids: headscope.attend_by(minilm.module, "softmax", special_ids=ids), (5, "a")),
+    ]
+    for said, call, values in refused:
+        for value in values:
+            with subtests.test(said=said, value=value), pytest.raises(HeadscopeError, match=said):
+                call(value)
 
 
 @pytest.mark.parametrize("model", [5, None, ("minilm",), ["minilm"], 0.5], ids=str)

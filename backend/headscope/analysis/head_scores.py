@@ -15,7 +15,7 @@ from ..capture import direct_path, examine
 from ..capture.head_logits import chosen_logits
 from ..core.arrays import Array, to_lists
 from ..effects import EFFECTS
-from ..errors import Unsupported
+from ..errors import InvalidRequest, Unsupported
 from ..models.loading import Model
 from ..models.support import NO_TOKENS, check_softmax
 from ..models.vocabulary import ModelVocabulary
@@ -49,7 +49,9 @@ class HeadScores:
     missing: Mapping[str, str]
 
     def top(self, battery: str, count: int = 5) -> list[tuple[str, float, float]]:
-        """Return the heads with the largest scores in a battery as (layer.head, score, control), largest first."""
+        """Return the heads with the largest scores in a battery as (layer.head, score, control), largest first. Raises InvalidRequest for a battery that was not run."""
+        if battery not in self.scores:
+            raise InvalidRequest(f"battery is one of {', '.join(self.scores)}.", pointer="/battery")
         scores, controls = self.scores[battery], self.controls[battery]
         order = np.argsort(-scores, axis=None)[: min(count, np.isfinite(scores).sum())]
         places = (np.unravel_index(place, scores.shape) for place in order)

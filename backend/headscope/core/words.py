@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
+from operator import index
 
 import numpy as np
 
@@ -44,6 +45,10 @@ def arrange(tokens: Sequence[Token], groups: Sequence[Sequence[int]]) -> tuple[l
 
     Raises InvalidRequest for a token that does not exist or is in two groups, and for an empty group.
     """
+    try:
+        groups = [[index(number) for number in one] for one in groups]
+    except TypeError:  # no list of lists, or not of integers
+        raise InvalidRequest('Groups are "word", or lists of token numbers, such as [[1, 2], [4]].') from None
     named = [number for one in groups for number in one]
     if len(set(named)) < len(named) or not set(named) <= set(range(len(tokens))) or not all(groups):
         raise InvalidRequest(

@@ -33,6 +33,7 @@ from .arguments import (
     choice,
     choices,
     count,
+    listed,
     number,
     numbers,
     outputs,
@@ -185,8 +186,7 @@ class Analysis(Result):
         check_theme(theme)
         with validating():
             chosen = declared.params.model_validate(params)
-        numbers = export.Flat(self.to_document(), self.to_arrays())
-        return go.Figure(declared.build(numbers, chosen, theme).figure())
+        return go.Figure(declared.build(export.Flat(self.to_document(), self.to_arrays()), chosen, theme).figure())
 
     @property
     def source(self) -> export.Flat:
@@ -298,7 +298,7 @@ def analyze(
         model=model.name[:200],
         text=text,
         text_pair=text_pair,
-        messages=None if messages is None else [dict(each) if isinstance(each, Mapping) else each for each in messages],
+        messages=listed(messages, "messages"),
         token_ids=numbers(token_ids, "token_ids"),
         target_ids=numbers(target_ids, "target_ids"),
         image=None if image is None else pack(image),
@@ -309,8 +309,8 @@ def analyze(
         heads=numbers(heads, "heads"),
         generate=generate,
         mask=numbers(mask, "mask"),
-        pos=None if pos is None else list(pos),
-        labels=None if labels is None else list(labels),
+        pos=listed(pos, "pos"),
+        labels=listed(labels, "labels"),
         kind=kind,
         max_tokens=number(max_tokens),
         dtype=dtype,
@@ -403,8 +403,8 @@ def study(
     (6, 12)
     """
     first = load(model)
-    second, variant = _second_variant(first, mechanism, against, against_mechanism)
     with validating():
+        second, variant = _second_variant(first, mechanism, against, against_mechanism)
         request = StudyRequest(
             dataset=str(dataset) if isinstance(dataset, (str, Path)) else GIVEN,
             model=first.name[:NAME_LENGTH],
@@ -416,8 +416,8 @@ def study(
             target=outputs(target),
             position=number(position),
             reference=texts(reference),
-            figures=list(figures),
-            columns=None if columns is None else dict(columns),
+            figures=listed(figures, "figures"),
+            columns=choice(columns),
             limit=number(limit),
             seed=number(seed),
             bad_rows=bad_rows,

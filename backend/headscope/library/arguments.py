@@ -10,6 +10,7 @@ from typing import Any, get_args
 from pydantic import ValidationError
 
 from ..analysis.request import AnalysisRequest
+from ..analysis.result import Result
 from ..core.lazy import torch
 from ..errors import InvalidRequest
 from ..figures.theme import PALETTES
@@ -76,11 +77,11 @@ def number(value: Any) -> Any:
     return value
 
 
-def count(value: Any, name: str) -> int:
-    """Return an integer that counts something. Raises InvalidRequest for anything else, or below 0."""
+def count(value: Any, name: str, least: int = 0) -> int:
+    """Return an integer that counts something. Raises InvalidRequest for anything else, or below `least`."""
     found = number(value)
-    if not isinstance(found, int) or isinstance(found, bool) or found < 0:
-        raise InvalidRequest(f"{name} must be a whole number, 0 or larger.", pointer=f"/{name}")
+    if not isinstance(found, int) or isinstance(found, bool) or found < least:
+        raise InvalidRequest(f"{name} must be a whole number, {least} or larger.", pointer=f"/{name}")
     return found
 
 
@@ -113,10 +114,28 @@ def check_weights(device: str | None, dtype: str) -> None:
         raise InvalidRequest('device must be the name of one, such as "cpu" or "cuda:0".', pointer="/device") from None
 
 
+def check_choice(value: str, known: Iterable[str], name: str) -> None:
+    """Raise InvalidRequest for a value that is none of those that the argument `name` takes."""
+    if value not in tuple(known):
+        raise InvalidRequest(f"{name} is {' or '.join(known)}.", pointer=f"/{name}")
+
+
 def check_theme(theme: str) -> None:
     """Raise InvalidRequest for a theme that figures do not have."""
-    if theme not in tuple(PALETTES):
-        raise InvalidRequest(f"theme is {' or '.join(PALETTES)}.", pointer="/theme")
+    check_choice(theme, PALETTES, "theme")
+
+
+def check_analysis(*values: Any) -> None:
+    """Raise InvalidRequest for anything but analyses, such as the name of a file."""
+    if not all(isinstance(value, Result) for value in values):
+        raise InvalidRequest("An analysis is the result of headscope.analyze or headscope.open.")
+
+
+def listed(values: Any, name: str) -> list[Any] | None:
+    """Return any iterable but a text as a list of its values, in the form that pydantic validates; None stays None. Raises InvalidRequest for anything else."""
+    if isinstance(values, str) or not isinstance(values, Iterable | None):
+        raise InvalidRequest(f"{name} must be a list.", pointer=f"/{name}")
+    return None if values is None else [choice(value) for value in values]
 
 
 def text_or_ids(text: str | Sequence[int] | None, name: str) -> str | list[int] | None:

@@ -13,6 +13,7 @@ from ..lenses import LENSES
 from ..measures.compare import COMPARISONS
 from ..store.map_file import blocks
 from .analysis import Analysis
+from .arguments import check_analysis
 
 
 def compare(a: Analysis, b: Analysis, lens: str = "weights") -> dict[str, Array]:
@@ -30,6 +31,7 @@ def compare(a: Analysis, b: Analysis, lens: str = "weights") -> dict[str, Array]
     >>> headscope.compare(a, a)["js_divergence"].max()
     0.0
     """
+    check_analysis(a, b)
     if lens not in LENSES:
         raise Unknown("lens", f"There is no such lens. Choose one of {', '.join(LENSES)}.", pointer="/lens")
     if lens not in a.maps or lens not in b.maps:

@@ -14,7 +14,19 @@ from ..models.images import pack
 from ..models.jacobian_lens import read_jacobian_lens
 from ..models.loading import Model
 from .analysis import load
-from .arguments import Method, Output, choice, number, numbers, outputs, text_or_ids, texts, validating
+from .arguments import (
+    Method,
+    Output,
+    check_choice,
+    choice,
+    count,
+    number,
+    numbers,
+    outputs,
+    text_or_ids,
+    texts,
+    validating,
+)
 
 
 def effect(
@@ -65,6 +77,7 @@ def effect(
     >>> e.effects.shape
     (2, 4)
     """
+    check_choice(dtype, ("float32", "float64"), "dtype")
     model = load(model, dtype=dtype)
     with validating():
         request = EffectRequest(
@@ -82,7 +95,7 @@ def effect(
         "image": None if image is None else pack(image),
         "target_ids": numbers(target_ids, "target_ids"),
         "mask": numbers(mask, "mask"),
-        "max_tokens": number(max_tokens),
+        "max_tokens": None if max_tokens is None else count(max_tokens, "max_tokens", 1),
     }
     pictured, matrices = image is not None and model.facts.kind != "vision", _matrices(model, request, jacobian_lens)
     return compute(model, given, request, kind=kind, dtype=dtype, image=pictured, matrices=matrices)

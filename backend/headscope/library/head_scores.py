@@ -9,7 +9,7 @@ from ..analysis.head_scores import HeadScores, compute
 from ..analysis.head_scores_request import HeadScoresRequest
 from ..analysis.reader import Progress
 from .analysis import load
-from .arguments import number, validating
+from .arguments import listed, number, validating
 
 
 def head_scores(
@@ -36,7 +36,7 @@ def head_scores(
     """
     with validating():
         request = HeadScoresRequest(
-            batteries=None if batteries is None else list(batteries), prompts=number(prompts), seed=number(seed)
+            batteries=listed(batteries, "batteries"), prompts=number(prompts), seed=number(seed)
         )
     return compute(load(model), request, progress)
 

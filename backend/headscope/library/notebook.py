@@ -19,6 +19,7 @@ from ..core.lazy import LazyModule
 from ..errors import BudgetExceeded, InvalidRequest, Unsupported
 from ..store.export import Source
 from .analysis import Analysis
+from .arguments import check_analysis
 
 # It imports anywidget, which is optional.
 headscope_widget = LazyModule("headscope.library.widget")
@@ -93,6 +94,7 @@ def show(
     """
     if not isinstance(height, Real) or not 1 <= height <= MOST_HEIGHT:
         raise InvalidRequest(f"height must be between 1 and {MOST_HEIGHT} px.", pointer="/height")
+    check_analysis(a)
     if not a.maps:
         raise InvalidRequest(WITHOUT_MAPS)
     if isinstance(heads, str) or not isinstance(heads, Iterable | None):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -94,8 +95,8 @@ class Study(StudySummary):
 
 def read_saved(path: str | Path) -> export.Flat:
     """Read a file with an analysis or a study. Raises InvalidRequest if there is none, or another program wrote it."""
-    if not Path(path).is_file():
-        raise InvalidRequest("There is no such file.")
+    if not isinstance(path, (str, PathLike)) or not Path(path).is_file():
+        raise InvalidRequest("There is no such file. Pass the name of one that save has written.")
     try:
         return export.read_safetensors(Path(path))
     except ValueError as error:

@@ -10,12 +10,12 @@ import torch
 
 from ..analysis.request import MECHANISM, check_capabilities
 from ..capture import AttentionSites, PatchedModule, examine
-from ..errors import Unsupported
+from ..errors import InvalidRequest, Unsupported
 from ..mechanisms import MECHANISMS
 from ..mechanisms.base import PassContext
 from ..mechanisms.pasta import PASTA, PastaPass
 from ..models.loading import Model, wrap
-from .arguments import validating
+from .arguments import choice, numbers, validating
 
 
 def attend_by(module: Any, mechanism: str | Mapping[str, Any], *, special_ids: Collection[int] = ()) -> None:
@@ -29,11 +29,12 @@ def attend_by(module: Any, mechanism: str | Mapping[str, Any], *, special_ids: C
     >>> headscope.attend_by(model.module, {"name": "hopfield", "alpha": 0.5})
     """
     with validating():
-        choice = MECHANISM.validate_python(mechanism if isinstance(mechanism, str) else dict(mechanism))
-    declared = MECHANISMS[choice.name]
+        chosen = MECHANISM.validate_python(choice(mechanism))
+    declared = MECHANISMS[chosen.name]
     model, sites = _examine(module)
+    special = frozenset(numbers(special_ids, "special_ids") or ())
     check_capabilities([declared], sites.missing("self"))
-    PatchedModule(model.module, sites, model.width, partial(declared.begin, choice), frozenset(special_ids)).install()
+    PatchedModule(model.module, sites, model.width, partial(declared.begin, chosen), special).install()
 
 
 def learn_pasta(module: Any, special_ids: Collection[int], count: int = 2) -> torch.nn.Parameter:
@@ -43,6 +44,7 @@ def learn_pasta(module: Any, special_ids: Collection[int], count: int = 2) -> to
     left as they are. After training, the mechanism is `{"name": "pasta", "vectors": vectors.tolist()}`. Raises Unsupported.
     """
     model, sites = _examine(module)
+    special = frozenset(numbers(special_ids, "special_ids") or ())
     check_capabilities([PASTA], sites.missing("self"))
     layers = [site.layer for site in sites.of("self")]
     body, width = model.module, model.width
@@ -55,13 +57,15 @@ def learn_pasta(module: Any, special_ids: Collection[int], count: int = 2) -> to
             )
         return PastaPass(dict(zip(layers, body.pasta, strict=True)), setting.special)
 
-    PatchedModule(body, sites, width, begin, frozenset(special_ids)).install()
+    PatchedModule(body, sites, width, begin, special).install()
     learned: torch.nn.Parameter = body.pasta
     return learned
 
 
 def _examine(module: Any) -> tuple[Model, AttentionSites]:
     """Return the model around the module, and its attention sites. Raises Unsupported if its attention cannot be replaced."""
+    if not isinstance(module, torch.nn.Module) or not hasattr(module, "config"):
+        raise InvalidRequest("Pass a PreTrainedModel of transformers.", pointer="/module")
     model = wrap(module)
     sites = examine(model)
     if not sites.captured:

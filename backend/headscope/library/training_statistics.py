@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from ..figures.theme import PALETTES, layout, to_json, value_axis
 from ..measures import MEASURES
 from ..models.loading import DTYPES, Model, wrap
 from ..query.search import token_mean
-from .arguments import request_of
+from .arguments import check_theme, count, listed, request_of
 
 logger = logging.getLogger("headscope")
 
@@ -71,18 +72,19 @@ def watch_training(
     Raises InvalidRequest, Unknown for a statistic, and Unsupported for models that cannot be analysed or whose weights are sharded. An error while training, such
     as a value that is not finite, is recorded in place of the numbers.
     """
-    if every < 1 or not 0 <= most_time <= 1:
+    if count(every, "every") < 1 or not isinstance(most_time, Real) or not 0 <= most_time <= 1:
         raise InvalidRequest("every must be at least 1, and most_time between 0 and 1.")
-    for name in statistics:
+    names = listed(statistics, "statistics") or []
+    for name in names:
         if name not in STATISTICS:
             raise Unknown("measure", f"statistics are {', '.join(STATISTICS)}.", pointer="/statistics")
     if getattr(trainer, "is_fsdp_enabled", False) or getattr(trainer, "is_deepspeed_enabled", False):
         raise Unsupported(SHARDED)
-    given = list(_first_inputs(trainer) if inputs is None else inputs)
+    given = _first_inputs(trainer) if inputs is None else listed(inputs, "inputs")
     if not given:
         raise InvalidRequest("Give at least one input.", pointer="/inputs")
     chosen = Path(folder) if folder is not None else Path(trainer.args.output_dir) / "attention"
-    callback = AttentionCallback(given, chosen, every, list(statistics), most_time, trainer.log if report else None)
+    callback = AttentionCallback(given, chosen, every, names, most_time, trainer.log if report else None)
     callback.check(trainer.model, trainer.processing_class)
     trainer.add_callback(callback)
     return callback
@@ -174,6 +176,7 @@ class AttentionCallback(TrainerCallback):  # type: ignore[misc]
         """Return a plotly figure of a statistic: a line per layer over the steps. Raises Unknown."""
         if statistic not in self._statistics:
             raise Unknown("measure", f"The records have {', '.join(self._statistics)}.", pointer="/statistic")
+        check_theme(theme)
         palette, rows = PALETTES[theme], [row for row in self.rows if statistic in row]
         layers = rows[-1]["layers"] if rows else []
         lines = [

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..errors import InvalidQuery
+from ..errors import InvalidQuery, InvalidRequest
 from .terms import LIKE, PLACES, Direction, PatternClass, Term, resolve
 
 MAX_CHARACTERS = 500
@@ -78,6 +78,8 @@ class _Token:
 
 def parse(text: str) -> Query:
     """Parse a query; an empty one matches every head. Raises InvalidQuery with the position of the error."""
+    if not isinstance(text, str):
+        raise InvalidRequest("A query is a text, such as entropy < 0.5.", pointer="/where")
     if len(text) > MAX_CHARACTERS:
         raise InvalidQuery(f"A query has at most {MAX_CHARACTERS} characters.", MAX_CHARACTERS)
     return _Parser(list(_tokens(text)), len(text)).query()

@@ -96,6 +96,8 @@ def test_records_of_a_training(tmp_path):
     assert list(figure.data[0].x) == [0, 2, 4, 5]
     with pytest.raises(Unknown):
         callback.figure("loss")
+    with pytest.raises(InvalidRequest, match="theme is light or dark"):
+        callback.figure("entropy", theme="blue")
     assert "null share" in (folder / "null_share.html").read_text("utf-8")
     names = {"attention.csv", "attention.jsonl", "plotly.min.js", *(f"{name}.html" for name in STATISTICS)}
     assert {path.name for path in folder.iterdir()} == names
@@ -213,7 +215,15 @@ def test_a_training_that_diverges(tmp_path):
 def test_what_cannot_be_watched(tmp_path):
     """Wrong arguments, inputs without a tokenizer, and sharded weights, before training begins."""
     trainer = trainer_of(tmp_path)
-    for given in ({"every": 0}, {"most_time": 2}, {"inputs": []}, {"inputs": [[10**6]]}):
+    for given in (
+        {"every": 0},
+        {"every": "all"},
+        {"most_time": 2},
+        {"most_time": None},
+        {"inputs": []},
+        {"inputs": "A text."},
+        {"inputs": [[10**6]]},
+    ):
         with pytest.raises(InvalidRequest):
             headscope.watch_training(trainer, **{"inputs": INPUTS, **given})
     with pytest.raises(Unknown):

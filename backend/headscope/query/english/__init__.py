@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from ...errors import InvalidQuery
+from ...errors import InvalidQuery, InvalidRequest
 from ..grammar import MAX_CHARACTERS, clauses, measures_of, parse, write
 from .reading import SentenceReader
 from .sentence import AmbiguousSentence, Interpretation, RequestedView, Sentence, SentenceContext, ViewPart
@@ -16,6 +16,8 @@ from .vocabulary import Encoder
 
 def understand(text: str, context: SentenceContext, encoder: Encoder | None = None) -> Interpretation:
     """Interpret a query or a sentence. Without an encoder only phrases that are known word by word are understood. Raises InvalidQuery for an invalid query."""
+    if not isinstance(text, str):
+        raise InvalidRequest("A query or sentence is a text.", pointer="/where")
     if len(text) > MAX_CHARACTERS:
         raise InvalidQuery(f"A query or sentence has at most {MAX_CHARACTERS} characters.", MAX_CHARACTERS)
     try:

@@ -248,7 +248,7 @@ class StudySummary:
 
     def variant(self, variant: int) -> dict[str, Any]:
         """Return the model, mechanism, layers and heads of a variant. Raises Unknown."""
-        if not 0 <= variant < len(self.document["variants"]):
+        if variant not in range(len(self.document["variants"])):
             raise Unknown(
                 "variant", f"The study has variants 0 to {len(self.document['variants']) - 1}.", pointer="/variant"
             )
