@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from transformers import (
+    BartConfig,
     BigBirdPegasusConfig,
     BigBirdPegasusForConditionalGeneration,
     GraniteSWAConfig,
@@ -17,7 +18,9 @@ from transformers import (
     LlamaForCausalLM,
     MistralConfig,
     MistralForCausalLM,
+    PreTrainedModel,
 )
+from transformers.models.bart.modeling_bart import BartDecoder, BartEncoder
 
 import headscope
 from headscope import Model
@@ -244,6 +247,24 @@ def test_attention_in_blocks_is_refused_and_kept(ids: Ids) -> None:
     np.testing.assert_allclose(cross.maps["weights"].sum(-1), 1, atol=1e-5)
     assert module.model.encoder.attention_type == "block_sparse"
     assert dict(module.named_modules()) == parts
+
+
+@pytest.mark.parametrize(("part", "layers", "heads"), [(BartEncoder, 2, 4), (BartDecoder, 3, 8)])
+def test_an_encoder_or_decoder_alone(ids: Ids, part: type[PreTrainedModel], layers: int, heads: int) -> None:
+    """It has the configuration of an encoder-decoder, and one kind of attention."""
+    torch.manual_seed(0)
+    module = part(
+        BartConfig(
+            vocab_size=200, d_model=32, encoder_layers=2, decoder_layers=3, encoder_attention_heads=4, decoder_attention_heads=8,
+            encoder_ffn_dim=32, decoder_ffn_dim=32, max_position_embeddings=64,
+        )
+    )  # fmt: skip
+    model = headscope.load(module)
+    a = headscope.analyze(model, token_ids=ids(9))
+    theirs = eager(model, {"input_ids": torch.tensor([ids(9)])})
+    assert (a.kind, a.causal, a.maps["weights"].shape[:2]) == ("self", part is BartDecoder, (layers, heads))
+    for ours, expected in zip(a.maps["weights"], theirs.attentions, strict=True):
+        np.testing.assert_allclose(ours, expected[0].numpy(), atol=1e-5)
 
 
 def test_nan_is_refused(ids: Ids) -> None:

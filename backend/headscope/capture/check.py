@@ -286,8 +286,9 @@ NONE_RETURNED = (
 
 def _faults(found: dict[Kind, list[Tensor]], encoded: Encoded, model: Model) -> dict[Kind, str]:
     """Return kind of attention -> what is wrong, for kinds in which a layer returned something other than weights over the input's tokens, or none did."""
-    # The encoder of a model that listens has run before.
-    silent: list[Kind] = [] if model.listens else [kind for kind in model.facts.kinds if kind not in found]
+    # The encoder of a model that listens has run before. An encoder or decoder alone has the configuration of both.
+    alone = model.listens or "self" in found
+    silent: list[Kind] = [] if alone else [kind for kind in model.facts.kinds if kind not in found]
     each = {kind: [_fault(weights, encoded.axes(kind)) for weights in maps] for kind, maps in found.items()}
     faults = {kind: next(filter(None, faults)) for kind, faults in each.items() if any(faults)}
     return {**faults, **dict.fromkeys(silent, NONE_RETURNED)}
