@@ -45,6 +45,7 @@ ALONE = frozenset({"replay", "padding"})
 
 Count = Annotated[int, Field(ge=0, le=1_000_000)]
 Tag = Annotated[str, StringConstraints(max_length=100)]
+Versions = dict[str, str | int]
 # Validation of a long list stops at its first error (fail_fast): collecting 100,000 of them would block the server for seconds.
 
 
@@ -307,7 +308,7 @@ def with_stored_image(request: AnalysisRequest, read: Callable[[str], bytes | No
 
 
 @cache
-def versions() -> dict[str, Any]:
+def versions() -> Versions:
     """Return the versions that also determine the numbers."""
     return {
         "schema": SCHEMA,

@@ -116,7 +116,7 @@ def check_weights(device: str | None, dtype: str) -> None:
 
 def check_choice(value: str, known: Iterable[str], name: str) -> None:
     """Raise InvalidRequest for a value that is none of those that the argument `name` takes."""
-    if value not in tuple(known):
+    if value not in tuple(known):  # a value may be one that cannot be looked up in a dictionary
         raise InvalidRequest(f"{name} is {' or '.join(known)}.", pointer=f"/{name}")
 
 
@@ -131,7 +131,7 @@ def check_analysis(*values: Any) -> None:
         raise InvalidRequest("An analysis is the result of headscope.analyze or headscope.open.")
 
 
-def listed(values: Any, name: str) -> list[Any] | None:
+def items(values: Any, name: str) -> list[Any] | None:
     """Return any iterable but a text as a list of its values, in the form that pydantic validates; None stays None. Raises InvalidRequest for anything else."""
     if isinstance(values, str) or not isinstance(values, Iterable | None):
         raise InvalidRequest(f"{name} must be a list.", pointer=f"/{name}")

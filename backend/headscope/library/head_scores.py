@@ -9,7 +9,7 @@ from ..analysis.head_scores import HeadScores, compute
 from ..analysis.head_scores_request import HeadScoresRequest
 from ..analysis.reader import Progress
 from .analysis import load
-from .arguments import listed, number, validating
+from .arguments import items, number, validating
 
 
 def head_scores(
@@ -35,9 +35,7 @@ def head_scores(
     (2, 4)
     """
     with validating():
-        request = HeadScoresRequest(
-            batteries=listed(batteries, "batteries"), prompts=number(prompts), seed=number(seed)
-        )
+        request = HeadScoresRequest(batteries=items(batteries, "batteries"), prompts=number(prompts), seed=number(seed))
     return compute(load(model), request, progress)
 
 

@@ -30,7 +30,7 @@ from ..figures.theme import PALETTES, layout, to_json, value_axis
 from ..measures import MEASURES
 from ..models.loading import DTYPES, Model, wrap
 from ..query.search import token_mean
-from .arguments import check_theme, count, listed, request_of
+from .arguments import check_theme, count, items, request_of
 
 logger = logging.getLogger("headscope")
 
@@ -72,15 +72,16 @@ def watch_training(
     Raises InvalidRequest, Unknown for a statistic, and Unsupported for models that cannot be analysed or whose weights are sharded. An error while training, such
     as a value that is not finite, is recorded in place of the numbers.
     """
-    if count(every, "every") < 1 or not isinstance(most_time, Real) or not 0 <= most_time <= 1:
-        raise InvalidRequest("every must be at least 1, and most_time between 0 and 1.")
-    names = listed(statistics, "statistics") or []
+    count(every, "every", 1)
+    if not isinstance(most_time, Real) or not 0 <= most_time <= 1:
+        raise InvalidRequest("most_time must be between 0 and 1.", pointer="/most_time")
+    names = items(statistics, "statistics") or []
     for name in names:
         if name not in STATISTICS:
             raise Unknown("measure", f"statistics are {', '.join(STATISTICS)}.", pointer="/statistics")
     if getattr(trainer, "is_fsdp_enabled", False) or getattr(trainer, "is_deepspeed_enabled", False):
         raise Unsupported(SHARDED)
-    given = _first_inputs(trainer) if inputs is None else listed(inputs, "inputs")
+    given = _first_inputs(trainer) if inputs is None else items(inputs, "inputs")
     if not given:
         raise InvalidRequest("Give at least one input.", pointer="/inputs")
     chosen = Path(folder) if folder is not None else Path(trainer.args.output_dir) / "attention"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ..analysis.request import versions
+from ..analysis.request import Versions, versions
 from ..errors import CorruptModel, InvalidDataset, ModelError
 from ..jobs import Job, ProgressReporter, metrics
 from ..models.catalog import Catalog
@@ -27,8 +27,6 @@ POLL_SECONDS = 0.2
 # Chunks whose versions differ in one of these have other numbers, not only other roundings.
 NUMBERS = ("schema", "study_schema")
 CHANGED = "The model's files changed after the study was accepted. Send it again."
-
-Versions = dict[str, Any]
 
 
 class ReportProgress(Protocol):

@@ -40,11 +40,11 @@ def pack(factors: Factors) -> bytes:
     for name in exact:
         if _last(name) in ROUNDED:
             steps[name], scales[name] = _round(exact[name])
-    rounded = _match_nothing(described, {**exact, **{name: steps[name] * scales[name] for name in steps}}, factors)
+    rounded = _keep_zeros(described, {**exact, **{name: steps[name] * scales[name] for name in steps}}, factors)
     error, of_row, largest = _compare(join(described, rounded), factors)
     stored = {**rounded, **steps, **{f"{name}.scale": scale for name, scale in scales.items()}}
     if error > LARGEST_ERROR * largest:
-        stored, error, of_row = _match_nothing(described, exact, factors), 0.0, 0.0
+        stored, error, of_row = _keep_zeros(described, exact, factors), 0.0, 0.0
     return _write(described, {**stored, "error": np.array([error + SINGLE_ERROR, of_row], np.float32)})
 
 
@@ -72,7 +72,7 @@ def _round(values: Array) -> tuple[Array, Array]:
     return np.rint(values / scale).astype(np.int16), scale
 
 
-def _match_nothing(described: Mapping[str, Any], tensors: Mapping[str, Array], factors: Factors) -> dict[str, Array]:
+def _keep_zeros(described: Mapping[str, Any], tensors: Mapping[str, Array], factors: Factors) -> dict[str, Array]:
     """Return the tensors of a remainder with rows that are exactly 0 kept as the rounded map has them, so that their difference is 0 after rounding, too."""
     if not isinstance(factors, Remainder):
         return dict(tensors)

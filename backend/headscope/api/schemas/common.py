@@ -6,11 +6,12 @@ from typing import Annotated, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ...analysis.request import Versions
+
 T = TypeVar("T")
 Status = Literal["queued", "running", "done", "failed", "cancelled"]
 
 
-Versions = dict[str, str | int]
 ComputedBy = Annotated[
     Versions | None,
     Field(

@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from .common import MechanismSchema, Problem, Status, Strict, Versions
+from ...analysis.request import Versions
+from .common import MechanismSchema, Problem, Status, Strict
 
 
 class StudyProgress(Strict):
