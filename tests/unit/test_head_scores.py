@@ -193,6 +193,8 @@ def test_scores_of_a_model(gpt: Model) -> None:
     assert control < 0.2 < score
     with pytest.raises(InvalidRequest, match="battery is one of induction"):
         again.top("previous-token")
+    with pytest.raises(InvalidRequest, match="count must be a whole number, 0 or larger"):
+        again.top("induction", -1)
     document = found.to_document()
     assert json.loads(json.dumps(document)) == document
     assert len(examine(gpt).all) == len(document["layers"])

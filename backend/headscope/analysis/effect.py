@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..capture import INPUT_ERRORS, AttentionSites, examine
-from ..core.arrays import Array, to_lists
+from ..core.arrays import Array, largest_places, to_lists
 from ..core.attention import Kind
 from ..core.lazy import Tensor
 from ..core.tokens import TOKENS, Token
@@ -78,9 +78,8 @@ class Effect:
         return self.effects / np.float32(difference or np.nan)
 
     def top(self, count: int = 5) -> list[tuple[str, float]]:
-        """Return the heads with the largest effects, whatever their sign, as layer.head, largest first."""
-        order = np.argsort(-np.abs(self.effects), axis=None)[: min(count, np.isfinite(self.effects).sum())]
-        places = (np.unravel_index(place, self.effects.shape) for place in order)
+        """Return the heads with the largest effects, whatever their sign, as layer.head, largest first. Raises InvalidRequest for a negative count."""
+        places = largest_places(np.abs(self.effects), count)
         return [(f"{self.layers[i]}.{self.heads[j]}", float(self.effects[i, j])) for i, j in places]
 
     @property

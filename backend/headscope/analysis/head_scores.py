@@ -13,7 +13,7 @@ from ..batteries import BATTERIES
 from ..batteries.base import AttentionPrompt, ChoicePrompt
 from ..capture import direct_path, examine
 from ..capture.head_logits import chosen_logits
-from ..core.arrays import Array, to_lists
+from ..core.arrays import Array, largest_places, to_lists
 from ..effects import EFFECTS
 from ..errors import InvalidRequest, Unsupported
 from ..models.loading import Model
@@ -49,13 +49,17 @@ class HeadScores:
     missing: Mapping[str, str]
 
     def top(self, battery: str, count: int = 5) -> list[tuple[str, float, float]]:
-        """Return the heads with the largest scores in a battery as (layer.head, score, control), largest first. Raises InvalidRequest for a battery that was not run."""
+        """Return the heads with the largest scores in a battery as (layer.head, score, control), largest first.
+
+        Raises InvalidRequest for a battery that was not run, and for a negative count.
+        """
         if battery not in self.scores:
             raise InvalidRequest(f"battery is one of {', '.join(self.scores)}.", pointer="/battery")
         scores, controls = self.scores[battery], self.controls[battery]
-        order = np.argsort(-scores, axis=None)[: min(count, np.isfinite(scores).sum())]
-        places = (np.unravel_index(place, scores.shape) for place in order)
-        return [(f"{self.layers[i]}.{self.heads[j]}", float(scores[i, j]), float(controls[i, j])) for i, j in places]
+        return [
+            (f"{self.layers[i]}.{self.heads[j]}", float(scores[i, j]), float(controls[i, j]))
+            for i, j in largest_places(scores, count)
+        ]
 
     def to_document(self) -> dict[str, Any]:
         """Return it as JSON."""

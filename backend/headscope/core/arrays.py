@@ -1,4 +1,4 @@
-"""Numpy arrays of any dtype, as JSON, and division that leaves undefined results undefined."""
+"""Numpy arrays of any dtype, as JSON, their largest entries, and division that leaves undefined results undefined."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ..errors import InvalidRequest
 
 Array = NDArray[Any]
 
@@ -16,6 +18,15 @@ def divide(parts: Array, whole: Array) -> Array:
     below = np.broadcast_to(np.asarray(whole, float), above.shape)
     found: Array = np.divide(above, below, out=np.full(above.shape, np.nan), where=below > 0)
     return found
+
+
+def largest_places(values: Array, count: int) -> list[tuple[int, ...]]:
+    """Return the places of the `count` largest values, or of all that are numbers, largest first. Raises InvalidRequest for a negative count."""
+    if count < 0:
+        raise InvalidRequest("count must be a whole number, 0 or larger.", pointer="/count")
+    order = np.argsort(-values, axis=None, kind="stable")[: min(count, np.count_nonzero(~np.isnan(values)))]
+    places = np.unravel_index(order, values.shape)
+    return list(zip(*(axis.tolist() for axis in places), strict=True))
 
 
 def to_lists(array: Array) -> Any:

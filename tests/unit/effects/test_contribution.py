@@ -102,6 +102,9 @@ def test_of_a_difference_and_of_the_models_own_choice(tiny: Model) -> None:
     assert own.target.value == pytest.approx(logits[-2].max(), rel=1e-5)
     assert "contribution on" in repr(own)
     assert own.top(1)[0][1] == own.effects.flat[np.abs(own.effects).argmax()]
+    assert own.top(0) == []
+    with pytest.raises(InvalidRequest, match="count must be a whole number, 0 or larger"):
+        own.top(-1)
 
 
 @pytest.mark.parametrize("family", mostly_long(TINY, "llama"))
