@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from ...capture.score_path import ScorePath, Side
-from ...core.arrays import Array
+from ...core.arrays import Array, largest_places
 from ...core.attention import required
 from ...core.lazy import Tensor, torch
 from ...effects.score import ScoreParams, products_of_pairs, split_scores, weights_of
@@ -56,8 +56,7 @@ def _pairs(judged: JudgedInput, path: ScorePath, key: int, count: int) -> list[S
     products = products_of_pairs(vectors["query"], vectors["key"], path.row.terms.scaling).numpy()
     whole = float((path.row.query.double() * path.row.keys[key].double()).sum()) * path.row.terms.scaling
     check_sum(whole, {"pairs": products}, NOT_THE_SCORE)
-    largest = np.argsort(-np.abs(products), axis=None, kind="stable")[:count]
-    places = zip(*np.unravel_index(largest, products.shape), strict=True)
+    places = largest_places(np.abs(products), count)
     return [ScorePair(names[i], names[j], float(products[i, j])) for i, j in places]
 
 

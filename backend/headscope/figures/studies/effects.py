@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...core.arrays import Array
+from ...core.arrays import Array, largest_places
 from ...core.csv_text import Cell
 from ...effects.quantities import EFFECT_COLUMNS, JUDGES
 from ...errors import NotReady
@@ -60,13 +60,10 @@ def _symmetric(values: Array) -> tuple[float, float]:
 
 def _largest(effects: Array, shares: Array, layers: Sequence[int], heads: Sequence[int]) -> str:
     """Name the heads with the largest mean effects [L, H], whatever their sign."""
-    order = np.argsort(-np.nan_to_num(np.abs(effects)), axis=None, kind="stable")[:NAMED]
-    places = [(int(i), int(j)) for i, j in (np.unravel_index(one, effects.shape) for one in order)]
     return ", ".join(
-        f"{layers[place[0]]}.{heads[place[1]]} {format_number(float(effects[place]))} "
-        f"(raises it in {format_number(100 * float(shares[place]))} % of inputs)"
-        for place in places
-        if np.isfinite(effects[place])
+        f"{layers[i]}.{heads[j]} {format_number(float(effects[i, j]))} "
+        f"(raises it in {format_number(100 * float(shares[i, j]))} % of inputs)"
+        for i, j in largest_places(np.abs(effects), NAMED)
     )
 
 
