@@ -243,6 +243,15 @@ def test_all_of_it_on_small_screens(visits: Callable[..., Visit], width: int, he
     visit.page.get_by_role("checkbox", name="live").click(trial=True, timeout=2000)
     assert visit.page.evaluate(OVERFLOW)[0] == 0
     visit.page.get_by_role("heading", name="Tokens").click()
+    for name, opened in (("Examples", "Texts to begin with"), ("copy", "Copy"), ("download", "Download")):
+        opener = visit.page.get_by_role("button", name=name).first
+        opener.click()
+        panel = visit.page.get_by_role("group", name=opened)
+        assert box(panel)["x"] >= 0, name
+        assert box(panel)["x"] + box(panel)["width"] <= width, name
+        for choice in panel.get_by_role("button").all():  # nothing else is above them
+            choice.click(trial=True, timeout=2000)
+        opener.press("Escape")
     left = visit.page.get_by_role("separator", name="Width of the grid of heads")
     marks = visit.page.get_by_role("button", name=re.compile("^What is "))
     expect(marks).to_have_count(3)
