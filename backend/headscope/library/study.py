@@ -153,7 +153,7 @@ def _plain(value: Any) -> Any:
 
 def _problem(row: Row) -> str | None:
     """Return why a row cannot be used, as a sentence with a place for its number; None if it can."""
-    if not isinstance(row.text, str) or not isinstance(row.text_pair, str | None) or not row.text:
+    if not isinstance(row.text, str) or not isinstance(row.text_pair, str | None):
         return NOT_A_TEXT
     if type(row.number) is not int or row.number < 1:
         return "The number of input {} is no whole number from 1."

@@ -7,6 +7,7 @@ import os
 import signal
 import tracemalloc
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,6 +27,7 @@ from headscope.studies.data.dataset import Row
 from headscope.studies.request import Against, StudyRequest
 from tests.support.extent import extent
 from tests.support.forks import fork, forked
+from tests.support.models import tiny_model
 from tests.support.variants import variants
 
 from ..test_combinations import vit
@@ -113,6 +115,15 @@ def test_heads_are_found_and_described(study: Any) -> None:
         study.head(6, 0)
 
 
+def test_heads_without_special_tokens_are_found(tmp_path: Path) -> None:
+    """In whichever order the arrays are: a statistic of special tokens has no counts if no text has any."""
+    model = headscope.load(tiny_model(tmp_path / "gpt2", "gpt2"))
+    s = headscope.study(model, ["The cat sat.", "It rained."], measures=("entropy", "special_tokens"))
+    assert not s.stat("special_tokens").inputs.any()
+    for arrays in (dict(s.arrays), dict(reversed(s.arrays.items()))):
+        assert len(replace(s, arrays=arrays).find().heads) == s.stat("entropy").inputs.size
+
+
 def test_neighbours_are_the_heads_of_the_most_similar_maps(minilm: Model) -> None:
     few = texts(5)
     s = headscope.study(minilm, few, lenses=("weights",), measures=())
@@ -172,10 +183,14 @@ def test_five_numbers_against_the_slow_way(minilm: Model) -> None:
 
 
 def test_inputs_that_fail_are_named_and_the_others_go_on(minilm: Model) -> None:
-    given = ["The cat sat.", "word " * 600, "It rained.", "a\0b"]
+    given = ["The cat sat.", "word " * 600, "It rained.", "a\0b", ""]
     s = headscope.study(minilm, given, measures=("entropy",), lenses=("weights",))
     assert s.inputs == 2
-    assert [(one["row"], one["code"]) for one in s.failed] == [(2, "too-many-tokens"), (4, "invalid-text")]
+    assert [(one["row"], one["code"]) for one in s.failed] == [
+        (2, "too-many-tokens"),
+        (4, "invalid-text"),
+        (5, "invalid-text"),
+    ]
     cut = headscope.study(minilm, given[:3], measures=("entropy",), lenses=("weights",), max_tokens=20)
     assert (cut.inputs, cut.document["cut"], cut.document["failed_count"]) == (3, 1, 0)
     with pytest.raises(InvalidRequest, match="None of the inputs could be analysed"):

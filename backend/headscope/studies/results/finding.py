@@ -55,13 +55,17 @@ def _of_heads(lenses: Sequence[str]) -> list[str]:
 
 
 def _existing(summary: StudySummary, variant: int) -> Array:
-    """Return which of the [L, H] heads exist. Layers may have fewer heads than others; missing heads have no counts."""
+    """Return which of the [L, H] heads exist. Layers may have fewer heads than others; missing heads have no counts in any statistic.
+
+    Heads that exist have none in some, such as those of special tokens, of which a text may have none.
+    """
     described = summary.variant(variant)
     shape = (len(described["layers"]), len(described["heads"]))
+    counted = np.zeros(shape, bool)
     for name, values in summary.arrays.items():
         if name.startswith(f"stat/{variant}/") and name.endswith("/inputs") and values.shape[:2] == shape:
-            return np.asarray(values.reshape(*shape, -1).any(-1))
-    return np.ones(shape, bool)
+            counted |= values.reshape(*shape, -1).any(-1)
+    return counted if counted.any() else ~counted
 
 
 def _means(summary: StudySummary, measure: str, lens: str, variant: int) -> Array:
