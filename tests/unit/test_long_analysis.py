@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import pickle
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,8 @@ INDICES: list[Any] = [
     (0, EVERY, [3, 1]),
     (0, 1, [3, 1]),
     (..., [3, 1], EVERY),
+    (EVERY, 0, ..., 0, [1, 2]),
+    np.True_,
     (0, np.array([True, False, True, True])),
     (None, 0),
     (np.arange(2)[:, None], [[0, 1]]),
@@ -157,3 +160,17 @@ def test_pages_are_those_of_the_server(
             write(tmp_path / "refused")
         assert not (tmp_path / "refused").exists()
     assert "12 heads" in headscope.show(long).to_html()
+
+
+def test_maps_that_are_computed_are_not_changed(long: headscope.Analysis) -> None:
+    """In-place operators say so; a membership test is that of an array."""
+    maps = long.maps["weights"]
+    for change in (
+        lambda: operator.iadd(maps, 1),
+        lambda: operator.imul(maps, maps),
+        lambda: np.add(maps, 1, out=maps),
+    ):
+        with pytest.raises(TypeError, match="cannot be changed"):
+            change()
+    assert 1 in maps
+    assert 2 not in maps

@@ -117,3 +117,10 @@ def test_the_same_map_is_measured_once(minilm: Model) -> None:
         a = headscope.analyze(minilm, text, measures=("patterns", "special_tokens"))
         for values in a.measures.values():
             assert np.array_equal(values["weights"], values["effective"], equal_nan=True) is same
+
+
+def test_inputs_without_maps_have_a_pass_of_their_own() -> None:
+    """What is kept of the inputs of a pass is the same for all."""
+    request = AnalysisRequest(model="m", text="A text.")
+    assert request.recipe("") == request.model_copy(update={"text": "Another."}).recipe("")
+    assert request.recipe("") != request.model_copy(update={"maps": False}).recipe("")

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
+from transformers import MistralConfig, MistralModel
 
 import headscope
 from headscope import Model
 from headscope.library.analysis import Analysis
+from tests.sweep.build import build
 
 WIDTH = 3
 # Tokens up to which a head of three dimensions loses nothing: one more for lenses that keep the sums of rows.
@@ -78,3 +81,26 @@ def test_dependent_values_are_counted(lens: str) -> None:
     found = said(lens, FITS[lens], twins=True)
     assert found.keys() == {"rank-deficient"}
     assert "2 of 2 heads" in found["rank-deficient"]
+
+
+def test_why_a_map_is_the_weights_under_windows() -> None:
+    """A query sees a window of the text, which fits into the head; the text does not."""
+    config = MistralConfig(
+        vocab_size=99, hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2,
+        num_key_value_heads=2, head_dim=16, sliding_window=8,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    a = headscope.analyze(MistralModel(config), token_ids=list(range(1, 41)), lenses=["effective"])
+    said = {warning.code: warning.message for warning in a.warnings}
+    assert said["identical-to-weights"] == (
+        "Identical to the weights: the 8 tokens that a query sees at most fit into the head's 16 dimensions."
+    )
+
+
+def test_heads_that_do_not_exist_are_not_counted() -> None:
+    """A layer with fewer heads than others has empty ones, whose values are not linearly dependent."""
+    a = headscope.analyze(build("inkling_text").module, token_ids=list(range(1, 7)), lenses=["effective"])
+    said = {warning.code: warning.message for warning in a.warnings}
+    assert np.isnan(a.maps["effective"]).any()
+    assert "rank-deficient" not in said
+    assert said["identical-to-weights"].startswith("Identical to the weights: 6 tokens fit into")

@@ -71,7 +71,9 @@ def choices_of(what: str, known: Mapping[str, Declaration], pointer: str | None 
             raise Unknown(
                 what, f"There is no such {what}. There are: {', '.join(known)}.", pointer=pointer or POINTERS[what]
             )
-        return {"name": value} if isinstance(value, str) else value
+        if not isinstance(value, dict) and not hasattr(value, "name"):
+            return {"name": value} if isinstance(value, str) else {}
+        return value
 
     members = tuple(_choice(declaration.name, declaration.params) for declaration in known.values())
     either: Any = reduce(or_, members)
@@ -271,7 +273,7 @@ class AnalysisRequest(BaseModel):
         return self._digest(model_digest, self.model_dump())
 
     def recipe(self, model_digest: str) -> str:
-        """Return the same hash without the input and `maps`. Analyses with one recipe and equally long inputs may share a forward pass.
+        """Return the same hash without the input. Analyses with one recipe and equally long inputs may share a forward pass.
 
         Empty for an analysis that needs its own pass: of an image, of an encoder-decoder, of a text that the model continues, or with a method that runs its
         input again.
@@ -279,7 +281,7 @@ class AnalysisRequest(BaseModel):
         single = (self.image, self.target_ids, self.generate)
         if any(given is not None for given in single) or any(set(method.needs) & ALONE for method in self.methods):
             return ""
-        return self._digest(model_digest, self.model_dump(exclude={*INPUT, "maps"}))
+        return self._digest(model_digest, self.model_dump(exclude=set(INPUT)))
 
     def _digest(self, model_digest: str, request: dict[str, Any]) -> str:
         # A field that is younger than stored results changes their ids only if it is used.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 from ..core.arrays import Array
 from ..core.attention import ResultWarning
 from ..core.declarations import Declaration
@@ -101,31 +103,34 @@ def _reads_matrices(method: Declaration) -> bool:
 
 
 def _of_projection(lens: str, notes: dict[str, Array], result: Result) -> Iterator[ResultWarning]:
-    n = len(result.key_tokens)
-    identical, width = notes["identical"], result.head_width + LENSES[lens].beyond
-    if identical.all():
+    n, seen = len(result.key_tokens), int(result.keys.max())
+    # Of heads that do not exist, numbers that are not whole are NaN, and all others 0.
+    there = ~np.isnan(notes["condition"]) if "condition" in notes else np.ones_like(notes["identical"], bool)
+    identical, width, count = notes["identical"].astype(bool), result.head_width + LENSES[lens].beyond, there.sum()
+    if identical[there].all():
+        tokens = f"{n} tokens" if seen == n else f"the {seen} tokens that a query sees at most"
         yield ResultWarning(
             "identical-to-weights",
-            f"Identical to the weights: {n} tokens fit into the head's {width} dimensions.",
+            f"Identical to the weights: {tokens} fit into the head's {width} dimensions.",
             lens,
         )
-    elif identical.any():
+    elif identical[there].any():
         yield ResultWarning(
-            "identical-to-weights", f"Identical to the weights in {identical.sum()} of {identical.size} heads.", lens
+            "identical-to-weights", f"Identical to the weights in {identical[there].sum()} of {count} heads.", lens
         )
     if "rank" not in notes:
         return
-    deficient = int((notes["rank"] < min(n, width)).sum())
+    deficient = int((notes["rank"][there] < min(n, width)).sum())
     if deficient:
         yield ResultWarning(
             "rank-deficient",
-            f"The values of {deficient} of {identical.size} heads are linearly dependent, so their null space is larger.",
+            f"The values of {deficient} of {count} heads are linearly dependent, so their null space is larger.",
             lens,
         )
     delicate = int((notes["condition"] > ILL_CONDITIONED).sum())
     if delicate:
         yield ResultWarning(
             "ill-conditioned",
-            f"The values of {delicate} of {identical.size} heads are nearly dependent; there the map depends on small differences.",
+            f"The values of {delicate} of {count} heads are nearly dependent; there the map depends on small differences.",
             lens,
         )

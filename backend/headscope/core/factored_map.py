@@ -86,7 +86,14 @@ class FactoredMap(NDArrayOperatorsMixin):
         found = self._read(self._numbers, EVERY, EVERY)
         return found if dtype is None else found.astype(dtype, copy=False)
 
+    def __contains__(self, value: object) -> bool:
+        return value in self.__array__()
+
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if any(isinstance(one, FactoredMap) for one in kwargs.get("out", ())):
+            raise TypeError(
+                "The entries of this map are computed, so they cannot be changed. Copy it with numpy.array."
+            )
         arrays = [one.__array__() if isinstance(one, FactoredMap) else one for one in inputs]
         return getattr(ufunc, method)(*arrays, **kwargs)
 
@@ -105,7 +112,7 @@ def _expanded(index: Any) -> tuple[Any, ...] | None:
     dots = [place for place, one in enumerate(given) if one is Ellipsis]
     place = dots[0] if dots else len(given)
     missing = FactoredMap.ndim - len(given) + len(dots)
-    if len(dots) > 1 or missing < 0:
+    if len(dots) > 1 or missing < 0 or (dots and not missing):  # dots for no axis still separate what they are between
         return None
     key = [*given[:place], *[EVERY] * missing, *given[place + 1 :]]
     found = [one if isinstance(one, slice) else _as_numbers(one) for one in key]
@@ -114,7 +121,7 @@ def _expanded(index: Any) -> tuple[Any, ...] | None:
 
 def _as_numbers(one: Any) -> Any:
     """Return a whole number or an array of one dimension as such, None for anything else."""
-    array = None if one is None or isinstance(one, bool) else np.asarray(one)
+    array = None if one is None or isinstance(one, bool | np.bool_) else np.asarray(one)
     if array is None or array.ndim > 1 or array.dtype.kind not in "iub":
         return None
     return int(array) if array.ndim == 0 else array
