@@ -386,3 +386,12 @@ def test_minilm_end_to_end(server: Server) -> None:
     assert [token["text"] for token in document["tokens"]][:3] == ["[CLS]", "The", "cat"]
     assert [warning["code"] for warning in document["warnings"]] == ["identical-to-weights"]
     assert document["summaries"]["null_share"]["weights"]["max"] < 1e-6
+
+
+def test_every_link_of_a_result_can_be_read(server: Server) -> None:
+    """Also those of measures that are not about the weights."""
+    lenses, measures = ["weights", "effective", "norm"], ["entropy", "negative_share", "token_norms", "residual_ratio"]
+    document = server.analyse(model="bert", text="Links.", lenses=lenses, measures=measures)
+    assert {f"measures.{name}" for name in measures} < set(document["links"])
+    for name, link in document["links"].items():
+        assert server.client.get(link).status_code == 200, name

@@ -142,3 +142,48 @@ def test_random_queries(server: Server, route: str, query: dict[str, str]) -> No
     assert answer.status_code < 500, answer.text
     if answer.status_code >= 400:
         check_problem(answer)
+
+
+@variants(
+    ("body", "pointer", "message"),
+    [
+        ({"mechanism": 5}, "/mechanism", "This must be a name, or an object with a name."),
+        ({"lenses": [5]}, "/lenses/0", "This must be a name, or an object with a name."),
+        ({"text": 5}, "/text", "This must be a string."),
+        ({"token_ids": {}}, "/token_ids", "This must be a list."),
+    ],
+    ids=str,
+)
+def test_what_a_value_should_be(server: Server, body: dict[str, Any], pointer: str, message: str) -> None:
+    """A field that may have several types names all of them, once."""
+    answer = server.post({"model": "bert", **({} if "token_ids" in body else {"text": "A cat."}), **body})
+    assert answer.json()["errors"] == [{"pointer": pointer, "message": message}]
+
+
+def test_what_a_target_should_be(server: Server) -> None:
+    """A token, by text or number, or two: what is said fits the type that was given."""
+    id_ = server.analyse(model="gpt2", text="A target.")["id"]
+    for target, message in (
+        (10**8, "This number is too large: it must be at most 1e+06."),
+        ({}, "This must be a string or a whole number or a list."),
+    ):
+        answer = server.post({"target": target}, f"/analyses/{id_}/effects")
+        assert answer.json()["errors"] == [{"pointer": "/target", "message": message}]
+
+
+@variants(
+    ("path", "query", "reason"),
+    [
+        ("maps/weights", {"layer": "0"}, "This analysis has no such layer. Choose 1."),
+        ("maps/weights", {"head": "2"}, "This analysis has no such head. Choose one of 1, 3."),
+        ("maps/weights", {"query": "99"}, "This analysis has no such query. Choose one from 0 to "),
+        ("maps/weights", {"layer": "2:0"}, "The range 2:0 is empty, since it ends before its second number."),
+        ("maps/weights", {"groups": "2-1"}, "The range 2-1 ends before its start."),
+        ("heads", {"where": "residual_ratio > 0"}, "residual_ratio does not have a number for each head."),
+    ],
+    ids=str,
+)
+def test_reasons_are_true(server: Server, path: str, query: dict[str, str], reason: str) -> None:
+    """What a refusal says holds for an analysis of some layers and heads."""
+    id_ = server.analyse(model="bert", text="A part of the heads.", layers=[1], heads=[1, 3])["id"]
+    assert server.get(f"/analyses/{id_}/{path}", params=query).json()["detail"].startswith(reason)

@@ -184,6 +184,7 @@ def test_bad_requests(server: Server) -> None:
         ({"heads": ["1"]}, "invalid-request", "/heads/0"),
         ({"heads": ["1.0"]}, "invalid-request", "/heads"),
         ({"heads": []}, "invalid-request", "/heads"),
+        ({"against": "Another cat."}, "invalid-request", "/against"),
         ({"position": 1.5}, "invalid-request", "/position"),
         ({"predictions": 0}, "invalid-request", "/predictions"),
         ({"lens": "weights"}, "invalid-request", ""),
@@ -210,6 +211,7 @@ def test_what_only_the_worker_knows(server: Server) -> None:
         ({"target": " Paris in spring"}, "/target"),
         ({"target": 10**6}, "/target"),
         ({"position": 99}, "/position"),
+        ({"position": -99}, "/position"),
         ({"method": "ablation", "heads": ["0.1", "7.0"]}, "/heads"),
         ({"method": "patching", "against": "The cat."}, "/against"),
     ):

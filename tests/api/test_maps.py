@@ -397,6 +397,7 @@ def test_before_the_end_there_is_nothing_to_read(server: Server, path: str) -> N
     assert (failed["status"], failed["error"]["code"]) == ("failed", "invalid-request")
     answer = server.get(f"/analyses/{failed['id']}/{path}")
     assert (answer.status_code, answer.json()["code"]) == (409, "not-ready")
+    assert answer.json()["detail"] == f"The analysis has failed: {failed['error']['detail']}"
 
 
 @variants(

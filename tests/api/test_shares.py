@@ -156,6 +156,11 @@ def test_on_a_server_without_users(server: Server) -> None:
     key = server.post(None, f"/analyses/{id_}/share").json()["key"]
     assert server.get(f"/analyses/{id_}", params={"share": key}).status_code == 200
     assert server.post(None, f"/analyses/{UNKNOWN_ID}/share").json()["code"] == "unknown-analysis"
+    for path, kind in ((f"/analyses/{UNKNOWN_ID}", "analysis"), (f"/studies/{id_}", "study")):
+        answer = server.client.delete(f"{API}{path}/share")
+        assert (answer.status_code, answer.json()["code"]) == (404, f"unknown-{kind}")
+    assert server.post(None, f"/analyses/{id_}/share").json()["key"] == key
+    assert server.client.delete(f"{API}/analyses/{id_}/share").status_code == 204
 
 
 @pytest.fixture(scope="module")

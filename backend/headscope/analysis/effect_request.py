@@ -34,6 +34,8 @@ References = Annotated[list[Text], Field(min_length=1, max_length=1_000, fail_fa
 EffectChoice: Any = choices_of("effect", EFFECTS)
 
 BAD_TARGET = "A target is one token, or a pair whose logits are subtracted."
+NO_OTHER = "Patching compares two texts. Give the other one as against."
+NO_PATCHING = "This method reads no other text. Omit against."
 NO_REFERENCE = "A mean over reference texts needs at least one. Give them as reference."
 NOTHING_READ = 'A Jacobian lens reads what heads write. Use the method {"name": "contribution", "writes": 5}.'
 NO_READER = 'Only ablation with how="reference" reads reference texts. Omit them.'
@@ -96,8 +98,8 @@ class EffectRequest(BaseModel):
                 "A score is no prediction: it has a head, a query and a key, which are parameters of the method. Omit target, position and against.",
                 pointer="/method",
             )
-        if self.method.needs("against") and self.against is None:
-            raise InvalidRequest("Patching compares two texts. Give the other one as against.", pointer="/against")
+        if self.method.needs("against") != (self.against is not None):
+            raise InvalidRequest(NO_OTHER if self.against is None else NO_PATCHING, pointer="/against")
         if self.method.needs("reference") != (self.reference is not None):
             raise InvalidRequest(NO_REFERENCE if self.reference is None else NO_READER, pointer="/reference")
         if self.jacobian_lens is not None and not getattr(self.method, "writes", 0):

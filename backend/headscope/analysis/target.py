@@ -95,7 +95,9 @@ def find_position(model: Model, encoded: Encoded, position: int | None) -> int |
         return masked[0]
     place = count - 1 if position is None else position + count if position < 0 else position
     if not 0 <= place < count:
-        raise InvalidRequest(f"The input has {count} tokens: position must be below that.", pointer="/position")
+        raise InvalidRequest(
+            f"The input has {count} tokens: position must be from {-count} to {count - 1}.", pointer="/position"
+        )
     return place
 
 

@@ -118,12 +118,22 @@ def parse_slice(axis: str, text: str | None, numbers: Sequence[int]) -> slice:
     first, last = (int(single), int(single) + 1) if single else (int(low or 0), int(high or 10**6))
     selected = [position for position, number in enumerate(numbers) if first <= number < last]
     if not selected:
-        raise Unknown(
-            axis,
-            f"This analysis has no such {axis}. Choose one from {numbers[0]} to {numbers[-1]}.",
-            pointer=f"/{axis}",
+        reason = (
+            f"The range {text} is empty, since it ends before its second number."
+            if first >= last
+            else f"This analysis has no such {axis}. Choose {_listed(numbers)}."
         )
+        raise Unknown(axis, reason, pointer=f"/{axis}")
     return slice(selected[0], selected[-1] + 1)
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    """Return the numbers in words, in short if none is missing between them."""
+    if len(numbers) == 1:
+        return str(numbers[0])
+    if numbers[-1] - numbers[0] + 1 == len(numbers):
+        return f"one from {numbers[0]} to {numbers[-1]}"
+    return f"one of {', '.join(map(str, numbers))}"
 
 
 def heads_of(document: dict[str, Any], lens: str) -> list[int]:

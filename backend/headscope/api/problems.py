@@ -25,22 +25,15 @@ MEDIA = "application/problem+json"
 MESSAGES = {
     "missing": "This field is required.",
     "extra_forbidden": "This field does not exist.",
-    "string_type": "This must be a string.",
     "string_unicode": "This must be valid Unicode: it contains half of a surrogate pair.",
     "string_too_short": "This is too short.",
     "string_too_long": "This is too long.",
-    "int_type": "This must be a whole number.",
     "int_parsing": "This must be a whole number.",
-    "int_from_float": "This must be a whole number.",
     "float_type": "This must be a number.",
     "float_parsing": "This must be a number.",
     "finite_number": "This must be a finite number.",
     "bool_type": "This must be true or false.",
     "bool_parsing": "This must be true or false.",
-    "list_type": "This must be a list.",
-    "dict_type": "This must be an object.",
-    "model_type": "This must be an object.",
-    "model_attributes_type": "This must be a JSON object.",
     "too_short": "This list is too short.",
     "too_long": "This list is too long.",
     "json_invalid": "The request body is not valid JSON.",
@@ -52,8 +45,16 @@ MESSAGES = {
     "string_pattern_mismatch": "This must look like {pattern}.",
     "union_tag_not_found": "This must be a name, or an object with a name.",
 }
-# Error types for a value of the wrong type.
-TYPE_ERRORS = frozenset({"string_type", "model_type", "model_attributes_type", "dict_type", "list_type"})
+# What a value of the wrong type should be, by the type of the error.
+TYPE_ERRORS = {
+    "string_type": "a string",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "list_type": "a list",
+    "dict_type": "an object",
+    "model_type": "an object",
+    "model_attributes_type": "a JSON object",
+}
 # Code, title and detail of the errors of HTTP itself.
 HTTP_ERRORS = {
     400: ("bad-request", "Malformed request", "The request body cannot be parsed. Send one JSON object in UTF-8."),
@@ -122,19 +123,30 @@ async def handle_error(request: Request, error: Exception) -> Response:
 async def _handle_invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101
     details = error.errors()[:MAX_ERRORS]
-    items = [_describe(detail, error.body) for detail in details]
-    # For a union, pydantic reports every member. The type errors of the other members say nothing if one has an error further inside.
-    pointers = {item["pointer"] for item in items}
-    items = [
-        item
-        for item, detail in zip(items, details, strict=True)
-        if detail["type"] not in TYPE_ERRORS
-        or not any(pointer.startswith(f"{item['pointer']}/") for pointer in pointers)
-    ]
+    items = _without_members(details, [_describe(detail, error.body) for detail in details])
     first = items[0] if items else {"pointer": "", "message": "The request is invalid."}
     message = f"{first['pointer'].lstrip('/') or 'The request'}: {first['message']}"
     status = 400 if any(detail["type"] == "json_invalid" for detail in details) else 422
     return make_problem(status, "invalid-request", InvalidRequest.title, message, errors=items)
+
+
+def _without_members(details: Sequence[dict[str, Any]], items: Sequence[dict[str, str]]) -> list[dict[str, str]]:
+    """Merge what pydantic reports for every member of a union.
+
+    If the value is of the type of one member, errors of type of the others say nothing; if it is of none, it should be of any of them.
+    """
+    types: dict[str, list[str]] = {}  # by pointer
+    found = list[dict[str, str]]()
+    for item, detail in zip(items, details, strict=True):
+        if detail["type"] in TYPE_ERRORS:
+            types.setdefault(item["pointer"], []).append(TYPE_ERRORS[detail["type"]])
+        else:
+            found.append(item)
+    others = {item["pointer"] for item in found}
+    for pointer, names in types.items():
+        if pointer not in others and not any(one.startswith(f"{pointer}/") for one in (*others, *types)):
+            found.append({"pointer": pointer, "message": f"This must be {' or '.join(dict.fromkeys(names))}."})
+    return found
 
 
 def _describe(detail: dict[str, Any], body: Any) -> dict[str, str]:

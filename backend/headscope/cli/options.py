@@ -81,11 +81,17 @@ def read_lines(path: Path) -> list[str]:
     return [line for line in lines if line.strip()]
 
 
-def parse_parameter(text: str, texts: Collection[str] = ()) -> tuple[str, Any]:
-    """Parse PARAMETER=VALUE. The value is a string if its name is among `texts`, or if it is no JSON; otherwise it is decoded."""
+def split_pair(text: str, usage: str) -> tuple[str, str]:
+    """Return what is before and after the first equals sign. Raises UsageError."""
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise click.UsageError("Parameters are given as PARAMETER=VALUE, for example alpha=0.5.")
+        raise click.UsageError(usage)
+    return name, value
+
+
+def parse_parameter(text: str, texts: Collection[str] = ()) -> tuple[str, Any]:
+    """Parse PARAMETER=VALUE. The value is a string if its name is among `texts`, or if it is no JSON; otherwise it is decoded."""
+    name, value = split_pair(text, "Parameters are given as PARAMETER=VALUE, for example alpha=0.5.")
     if name.strip() in texts:
         return name.strip(), value.strip()
     try:

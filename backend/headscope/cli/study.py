@@ -32,8 +32,8 @@ from .options import (
     REFERENCE,
     MethodType,
     measure_option,
-    parse_parameter,
     read_lines,
+    split_pair,
 )
 from .output import JSON, format_number, print_table, progress_bar
 
@@ -202,7 +202,8 @@ def _target(target: str | None, minus: str | None) -> Any:
 
 def _arguments(options: Mapping[str, Any], *, only_named: bool) -> dict[str, Any]:
     """Return the options as arguments of headscope.study. With `only_named`, lenses and measures are those that are named, or that figures need."""
-    columns = {role: str(column) for role, column in map(parse_parameter, options["columns"])}
+    usage = "Columns are given as ROLE=COLUMN, for example text=sentence."
+    columns = {role.strip(): column for role, column in (split_pair(one, usage) for one in options["columns"])}
     given = {name: value for name, value in {**options, "columns": columns}.items() if value not in ((), {}, None)}
     return {"lenses": (), "measures": (), **given} if only_named else given
 

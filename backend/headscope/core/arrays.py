@@ -20,9 +20,15 @@ def divide(parts: Array, whole: Array) -> Array:
     return found
 
 
+def check_share(value: float, name: str) -> None:
+    """Raise InvalidRequest unless an argument is a number from 0 to 1."""
+    if not isinstance(value, (int, float, np.number)) or not 0 <= value <= 1:
+        raise InvalidRequest(f"{name} must be a number from 0 to 1, such as 0.95.", pointer=f"/{name}")
+
+
 def largest_places(values: Array, count: int) -> list[tuple[int, ...]]:
-    """Return the places of the `count` largest values, or of all that are numbers, largest first. Raises InvalidRequest for a negative count."""
-    if count < 0:
+    """Return the places of the `count` largest values, or of all that are numbers, largest first. Raises InvalidRequest for any other count."""
+    if not isinstance(count, (int, np.integer)) or count < 0:
         raise InvalidRequest("count must be a whole number, 0 or larger.", pointer="/count")
     order = np.argsort(-values, axis=None, kind="stable")[: min(count, np.count_nonzero(~np.isnan(values)))]
     places = np.unravel_index(order, values.shape)

@@ -41,8 +41,10 @@ def learn_pasta(module: Any, special_ids: Collection[int], count: int = 2) -> to
     """Add a parameter `pasta` to a module: vectors [L, count, d], initially zero, that it adds to its special tokens before every layer. Return the parameter.
 
     `special_ids` are the ids of the tokenizer's special tokens; every row of a batch must contain `count` of them, not counting padding. Other parameters are
-    left as they are. After training, the mechanism is `{"name": "pasta", "vectors": vectors.tolist()}`. Raises Unsupported.
+    left as they are. After training, the mechanism is `{"name": "pasta", "vectors": vectors.tolist()}`. Raises InvalidRequest or Unsupported.
     """
+    if not isinstance(count, int) or count < 1:
+        raise InvalidRequest("count must be a whole number, 1 or larger.", pointer="/count")
     model, sites = _examine(module)
     special = frozenset(numbers(special_ids, "special_ids") or ())
     check_capabilities([PASTA], sites.missing("self"))

@@ -100,7 +100,9 @@ def resolve(text: str, position: int) -> Term | PatternClass:
     measure = next(iter(match_name(stem, (*PLACES, *KNOWN))), "")
     if measure in PLACES and not (column or lens):
         return Term(measure)
-    if measure not in KNOWN or not is_per_head(KNOWN[measure]):
+    if measure in KNOWN and not is_per_head(KNOWN[measure]):
+        raise InvalidQuery(f"{measure} does not have a number for each head. {suggest(name, numbers())}", position)
+    if measure not in KNOWN:
         raise InvalidQuery(f"Unknown measure or class of heads. {suggest(name, (*numbers(), *kinds()))}", position)
     return Term(measure, _column(measure, column, position), _check_lens(measure, lens, position))
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from cachetools import LRUCache
 from tokenizers import Tokenizer
@@ -88,12 +90,16 @@ class Admission:
         pair = (
             {"text_pair": "-"} if request.kind in ("decoder", "cross") else {}
         )  # whether a row has one is checked later
-        known = [self._locate(one.model) for one in request.variants]
+        known = list[tuple[Located, Facts | None]]()
+        for number, one in enumerate(request.variants):
+            with _of_variant(number):
+                known.append(self._locate(one.model))
         request = request.settled([facts.mechanism if facts else SOFTMAX for _, facts in known])
-        for (_, facts), one in zip(known, request.requests, strict=True):
+        for number, ((_, facts), variant) in enumerate(zip(known, request.requests, strict=True)):
             if facts is not None:
-                _check_supported(facts, one.model_copy(update=pair))
-                check_effects(facts, request, one)
+                with _of_variant(number):
+                    _check_supported(facts, variant.model_copy(update=pair))
+                check_effects(facts, request, variant)
         return request, [located.digest() for located, _ in known], self._tokenizer(known[0][0])
 
     def check_study_size(self, request: StudyRequest, tokens: int) -> None:
@@ -160,6 +166,17 @@ class Admission:
                 except Exception as error:  # tokenizers raises nothing more precise
                     raise CorruptModel("The model's tokenizer cannot be read.") from error
             return self._tokenizers[digest]
+
+
+@contextmanager
+def _of_variant(number: int) -> Iterator[None]:
+    """Let errors about the model and mechanism of the second variant of a study point to these."""
+    try:
+        yield
+    except HeadscopeError as error:
+        if number and error.pointer in ("/model", "/mechanism"):
+            error.pointer = f"/against{error.pointer}"
+        raise
 
 
 def _check_supported(facts: Facts, request: AnalysisRequest) -> None:

@@ -290,12 +290,7 @@ class Service:
             return stored
         job, stored = self.find(id_, kind)
         if stored is None:
-            status = job.status if job else "gone"
-            raise NotReady(
-                f"The {_noun(kind)} is {status} and has no result yet."
-                if status in ("queued", "running")
-                else f"The {_noun(kind)} is {status}; send the request again."
-            )
+            raise NotReady(_why_missing(job, kind))
         return stored
 
     def read(self, id_: str, kind: JobKind, reader: Callable[[Stored], T]) -> T:
@@ -360,6 +355,15 @@ def _kind_of(stored: Stored) -> str:
 def unknown_job(kind: JobKind) -> Unknown:
     """Return the error for an analysis or study that does not exist, or no longer."""
     return Unknown(kind, f"There is no {_noun(kind)} of that id, or it was evicted. Send the request again.")
+
+
+def _why_missing(job: Job | None, kind: JobKind) -> str:
+    """Return why there is no result."""
+    if job is not None and job.status in ("queued", "running"):
+        return f"The {_noun(kind)} has not finished yet."
+    if job is not None and job.status == "failed" and job.error is not None:
+        return f"The {_noun(kind)} has failed: {job.error['detail']}"
+    return f"The {_noun(kind)} is {job.status if job else 'gone'}; send the request again."
 
 
 def _noun(kind: JobKind) -> str:

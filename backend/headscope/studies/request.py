@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, 
 
 from ..analysis.effect_request import (
     BAD_TARGET,
+    NO_OTHER,
     NO_READER,
     NO_REFERENCE,
     EffectRequest,
@@ -37,6 +38,7 @@ from ..core.right_key import SCORES
 from ..effects.base import ChosenEffect
 from ..effects.quantities import JUDGES
 from ..errors import InvalidRequest, Unknown, Unsupported
+from ..mechanisms import MECHANISMS
 from ..models.facts import Facts
 from .data.dataset import Row
 from .figure_needs import FIGURE_NEEDS
@@ -44,6 +46,7 @@ from .figure_needs import FIGURE_NEEDS
 # Increased whenever the same study would give different numbers than before.
 SCHEMA = 1
 
+OtherMechanism: Any = choices_of("mechanism", MECHANISMS, "/against/mechanism")
 EffectChoice: Any = choices_of("effect", JUDGES, "/effects")
 EffectChoices: Any = Annotated[
     list[EffectChoice], AfterValidator(lambda chosen: canonical("effect", chosen, list(JUDGES), "/effects"))
@@ -77,7 +80,7 @@ class Against(BaseModel):
     model: str | None = Field(
         default=None, min_length=1, max_length=200, description="Its model; by default the same one."
     )
-    mechanism: MechanismWish = Field(
+    mechanism: OtherMechanism | None = Field(
         default=None,
         description="How it attends: a name, or an object with parameters. By default as its model was trained.",
     )
@@ -214,9 +217,12 @@ class StudyRequest(BaseModel):
         """Return the request for what heads do to the target of a row. Raises InvalidRequest."""
         if row.target is None and row.minus is not None:
             raise InvalidRequest("This row names what is subtracted (minus), but no target.", pointer="/dataset")
+        patches = choice.needs("against")
+        if patches and row.against is None:
+            raise InvalidRequest(NO_OTHER, pointer="/dataset")
         own = [one for one in (row.target, row.minus) if one is not None]
         return EffectRequest(
-            target=own or self.target, position=self.position, method=choice, against=row.against,
+            target=own or self.target, position=self.position, method=choice, against=row.against if patches else None,
             reference=self.reference if choice.needs("reference") else None, predictions=1,
         )  # fmt: skip
 

@@ -189,6 +189,8 @@ def _links(id_: str, document: dict[str, Any]) -> dict[str, str]:
     if document:
         links |= {f"maps.{lens}": f"{base}/maps/{lens}" for lens in document["kept"]}
         links |= {f"grid.{lens}": f"{base}/grid/{lens}" for lens in document["lenses"]}
-        links |= {f"measures.{name}": f"{base}/measures/{name}" for name in document["measures"]}
+        for name, lenses in document["measures"].items():
+            other = f"?lens={next(iter(lenses))}" if lenses and "weights" not in lenses else ""  # weights by default
+            links[f"measures.{name}"] = f"{base}/measures/{name}{other}"
         links["export"] = f"{base}/export"
     return links

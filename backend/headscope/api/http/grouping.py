@@ -95,6 +95,8 @@ def _parse_range(piece: str, count: int, pointer: str) -> range:
         raise InvalidRequest("Write groups as token indices, such as 0,1|2|3-5.", pointer=pointer)
     first = int(matched[1])
     last = int(matched[2] or first)
-    if not first <= last < count:
+    if last < first:
+        raise InvalidRequest(f"The range {piece} ends before its start.", pointer=pointer)
+    if last >= count:
         raise InvalidRequest(f"Token indices range from 0 to {count - 1}.", pointer=pointer)
     return range(first, last + 1)

@@ -67,7 +67,8 @@ async def compare(
     """Compare the two maps of every head: cosine and Jensen-Shannon divergence (in bits), [L][H]. Values are null if a map is all zeros or undefined.
 
     Both analyses must have the same layers and heads. Alternatively, `layer` and `head` compare one head of the first analysis with every head of the
-    other. If the tokens differ, maps are compared by word, over the words that both have. The divergence is null for signed lenses.
+    other. If the tokens differ, maps are compared by word, over the words that correspond: the same ones, and up to three in a row in place of as many others.
+    The divergence is null for signed lenses.
     """
     (first, second), by = await _sides((analysis, other), (lens, other_lens or lens))
     single = None
@@ -97,7 +98,7 @@ async def compare(
 
 @router.get("/tokens", dependencies=[limit_by("comparisons")])
 async def aligned_tokens(analysis: ResourceDep, other: OtherDep) -> AlignedTokens:
-    """Align the tokens of two analyses: token by token if their tokenisation agrees, otherwise by word, over the words that both have."""
+    """Align the tokens of two analyses: token by token if their tokenisation agrees, otherwise by word, over the words that correspond."""
     documents = [await each.read(lambda stored: stored.document) for each in (analysis, other)]
     queries, keys = await analysis.service.limiters.results.run(partial(_align, *documents))
     return AlignedTokens(

@@ -56,7 +56,7 @@ async def create(
     ],
     format_: FormatName = None,
 ) -> DatasetDocument:
-    """Upload a data set: the body is the unchanged file. It is parsed at once, and rejected with the reason if that fails. Identical files have the same id.
+    """Upload a data set: the body is the unchanged file. It is parsed at once, and rejected with the reason if that fails. Identical files of the same name have the same id.
 
     A fitted Jacobian lens, which effects read, is uploaded in the same way, as a safetensors file with the matrix of layer l as `J_l`.
     """

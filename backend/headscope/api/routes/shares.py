@@ -24,8 +24,7 @@ def share(shared: ResourceDep) -> Share:
 
     Repeated calls return the same key.
     """
-    with suppress(Corrupt):  # it exists, and is computed again when it is read
-        shared.service.find(shared.id, shared.kind)
+    _require(shared)
     key = shared.service.database.share(shared.id, shared.visitor.owner or LOCAL)
     return Share(key=key, link=f"{PAGES[shared.kind]}={shared.id}&share={key}")
 
@@ -34,5 +33,12 @@ def share(shared: ResourceDep) -> Share:
 @router.delete("/studies/{id}/share", status_code=204)
 def unshare(shared: ResourceDep) -> Response:
     """Revoke your share key of this analysis or study. Keys of other users who requested the same one stay valid."""
+    _require(shared)
     shared.service.database.unshare(shared.id, shared.visitor.owner or LOCAL)
     return Response(status_code=204)
+
+
+def _require(shared: ResourceDep) -> None:
+    """Raise Unknown unless there is an analysis or study of this id."""
+    with suppress(Corrupt):  # it exists, and is computed again when it is read
+        shared.service.find(shared.id, shared.kind)

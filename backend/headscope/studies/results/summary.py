@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.arrays import Array, divide
+from ...core.arrays import Array, check_share, divide
 from ...errors import NotReady, Unknown, Unsupported
 from ..quantities import QUANTITIES
 
@@ -58,7 +58,8 @@ class Means:
         return Means(reduce(self.mean), reduce(self.replicates))
 
     def interval(self, level: float = 0.95) -> tuple[Array, Array]:
-        """Return the bounds of the percentile intervals, each shaped like `mean`; NaN where nothing is defined."""
+        """Return the bounds of the percentile intervals, each shaped like `mean`; NaN where nothing is defined. Raises InvalidRequest."""
+        check_share(level, "level")
         with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # entries without any value
             low, high = np.nanquantile(self.replicates, [(1 - level) / 2, (1 + level) / 2], axis=0)
         return low, high
@@ -114,7 +115,8 @@ class Stat:
         return np.maximum(below, self.low), np.minimum(above, self.high)
 
     def _bin(self, q: float) -> tuple[Array, Array, Array]:
-        """Return cumulative counts, their totals, and the index of a quantile's bin [..., 1]."""
+        """Return cumulative counts, their totals, and the index of a quantile's bin [..., 1]. Raises InvalidRequest."""
+        check_share(q, "q")
         counts = np.cumsum(self.histogram, axis=-1).astype(float)
         total = counts[..., -1:]
         place = np.minimum((counts < q * total).sum(-1), self.histogram.shape[-1] - 1)[..., None]
