@@ -177,7 +177,11 @@ def test_what_a_target_should_be(server: Server) -> None:
         ("maps/weights", {"layer": "0"}, "This analysis has no such layer. Choose 1."),
         ("maps/weights", {"head": "2"}, "This analysis has no such head. Choose one of 1, 3."),
         ("maps/weights", {"query": "99"}, "This analysis has no such query. Choose one from 0 to "),
-        ("maps/weights", {"layer": "2:0"}, "The range 2:0 is empty, since it ends before its second number."),
+        (
+            "maps/weights",
+            {"layer": "2:0"},
+            "The range 2:0 is empty: its end, which is not included, must be above its start.",
+        ),
         ("maps/weights", {"groups": "2-1"}, "The range 2-1 ends before its start."),
         ("heads", {"where": "residual_ratio > 0"}, "residual_ratio does not have a number for each head."),
     ],

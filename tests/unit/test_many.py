@@ -170,10 +170,10 @@ def test_only_what_is_alike_shares_a_pass(tiny: Model) -> None:
 
 @pytest.mark.parametrize("tiny", mostly_long(TINY, "bert"), indirect=True)
 def test_maps_are_kept_of_those_that_want_them(tiny: Model) -> None:
-    """Whether they are makes no difference to who shares a pass."""
+    """These share a pass, and the others another one: what is kept is the same for all of a pass."""
     several = [asked(tiny, [9] * 4, maps=place % 2 == 0)[place] for place in range(4)]
     outcomes, passes = together(tiny, several)
-    assert passes == 1
+    assert passes == 2
     for one, outcome in zip(several, outcomes, strict=True):
         assert list(one.sink.maps) == (["weights", "effective"] if one.request.maps else [])  # type: ignore[attr-defined]
         same(tiny, one, outcome)

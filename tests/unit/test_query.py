@@ -234,7 +234,7 @@ def test_a_measure_is_read_under_the_lens_it_names_else_the_one_asked_about_else
         ("entropy < 1 # 2", 12, "Unexpected character"),
         ("and", 0, "missing"),
         ("entropy < 1e5", 10, "Unexpected character"),
-        ("output_overlap > 1", 0, "Unknown measure"),
+        ("output_overlap > 1", 0, "does not have a number for each head"),
         ("patterns.class = 1", 0, "several numbers"),
         ("layer.x < 1", 0, "Unknown measure"),
         ("(" * (MAX_DEPTH + 1) + "vertical" + ")" * (MAX_DEPTH + 1), MAX_DEPTH, "nested"),

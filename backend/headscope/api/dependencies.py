@@ -119,7 +119,7 @@ def parse_slice(axis: str, text: str | None, numbers: Sequence[int]) -> slice:
     selected = [position for position, number in enumerate(numbers) if first <= number < last]
     if not selected:
         reason = (
-            f"The range {text} is empty, since it ends before its second number."
+            f"The range {text} is empty: its end, which is not included, must be above its start."
             if first >= last
             else f"This analysis has no such {axis}. Choose {_listed(numbers)}."
         )

@@ -13,7 +13,6 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, 
 
 from ..analysis.effect_request import (
     BAD_TARGET,
-    NO_OTHER,
     NO_READER,
     NO_REFERENCE,
     EffectRequest,
@@ -55,6 +54,9 @@ EffectChoices: Any = Annotated[
 USUAL_EFFECT: ChosenEffect = TypeAdapter(EffectChoice).validate_python("contribution")
 
 PLAIN = "Effects are computed with softmax. Remove the other mechanism, or the effects."
+NO_OTHER_TEXT = (
+    "Patching compares two texts, and this row has one. The other one is in the column with the role against."
+)
 CHOOSE = 'Heads of the encoder and of the decoder have different effects. Choose the heads of the decoder with kind "decoder" or "cross".'
 
 _STRICT = ConfigDict(extra="forbid", strict=True, frozen=True, protected_namespaces=())
@@ -219,7 +221,7 @@ class StudyRequest(BaseModel):
             raise InvalidRequest("This row names what is subtracted (minus), but no target.", pointer="/dataset")
         patches = choice.needs("against")
         if patches and row.against is None:
-            raise InvalidRequest(NO_OTHER, pointer="/dataset")
+            raise InvalidRequest(NO_OTHER_TEXT, pointer="/dataset")
         own = [one for one in (row.target, row.minus) if one is not None]
         return EffectRequest(
             target=own or self.target, position=self.position, method=choice, against=row.against if patches else None,

@@ -46,7 +46,8 @@ def test_another_text_is_asked_for() -> None:
         EffectRequest(method=method, against="A text.")
     EffectRequest(method={"name": "attribution-patching", "of": "mean"})
     for method in ("contribution", "ablation", {"name": "attribution-patching", "of": "mean"}):
-        EffectRequest(method=method, against="A text.")
+        with pytest.raises(InvalidRequest, match="reads no other text"):
+            EffectRequest(method=method, against="A text.")
 
 
 def test_an_id_depends_on_what_is_asked() -> None:
