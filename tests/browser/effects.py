@@ -68,11 +68,11 @@ def strongest(visit: Visit, expected: Any) -> None:
     """The largest cell of the open head is this one, to the last bit."""
     query, key = np.unravel_index(abs(expected).argmax(), expected.shape)
     cells = visit.page.get_by_role("application", name=re.compile("^Cells of the heat map of")).first
-    cells.focus()
-    for step in ("Home", *("ArrowUp",) * len(expected), *("ArrowDown",) * int(query), *("ArrowRight",) * int(key)):
-        cells.press(step)
 
     def read() -> float | None:
+        cells.focus()  # again, since a map that arrives takes the place of the one that is walked
+        for step in ("Home", *("ArrowUp",) * len(expected), *("ArrowDown",) * int(query), *("ArrowRight",) * int(key)):
+            cells.press(step)
         said = re.search(r"exactly ([\d.\N{MINUS SIGN}]+)", visit.page.locator("p.readout").inner_text())
         return float(np.float32(said[1].replace("\N{MINUS SIGN}", "-"))) if said else None
 
