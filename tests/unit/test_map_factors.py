@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ import headscope
 from headscope import LENSES, Model
 from headscope.capture import CaptureSpec, capture, examine
 from headscope.core.attention import Keys, Kind, Layer, ScoreTerms
-from headscope.core.factors import Bias, Factors, Visible, WeightFactors
+from headscope.core.factors import Bias, Factors, ProjectionFactors, Remainder, Visible, WeightFactors
 from headscope.core.tokens import Axes
 from headscope.lenses._factors import visible, weight_factors
 from headscope.mechanisms.base import Pass, PassContext, Scores
@@ -173,6 +173,26 @@ def test_few_distinct_tokens() -> None:
         np.testing.assert_allclose(
             factors.tile(head), LENSES["effective"].read(layer, None).map[head].numpy(), atol=1e-6
         )
+
+
+@pytest.mark.parametrize("rule", ["all", "prefix"])
+def test_large_windows_are_computed_in_blocks(rule: Literal["all", "prefix"], monkeypatch: pytest.MonkeyPatch) -> None:
+    """With blocks of a few entries every lens has the same tiles, and what no query of a block sees is 0."""
+    rng = np.random.default_rng(0)
+    query, key = (rng.normal(size=(4, 90, 16)).astype(np.float32) for _ in range(2))
+    weights, effective = (
+        WeightFactors.of(query, key, 0.25, Visible(rule)),
+        factors_of("effective", make_layer(90, rule)),
+    )
+    assert isinstance(effective, ProjectionFactors)
+    for one in (weights, effective, Remainder(weights, effective)):
+        whole, rows, columns = one.tile(1), slice(3, 88, 2), slice(5, 90)
+        monkeypatch.setattr("headscope.core.factors.BLOCK", 60)
+        monkeypatch.setattr("headscope.core.factors.ROWS", 7)
+        np.testing.assert_allclose(one.tile(1), whole, atol=1e-7)
+        np.testing.assert_allclose(one.tile(1, rows, columns), whole[rows, columns], atol=1e-7)
+        assert one.tile(1, slice(0, 0)).shape == (0, 90)
+        monkeypatch.undo()
 
 
 def factors_of(lens: str, layer: Layer) -> Factors | None:

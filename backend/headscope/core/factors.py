@@ -17,8 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
-# Entries of a map computed at once where all of it is computed: in float64 they fit the processor's cache.
+# Entries of a map computed at once where much of it is computed, and the most rows of them: in float64 these fit the processor's cache, and so do the keys, which
+# are converted for every block.
 BLOCK = 128 * 1024
+ROWS = 256
 # By how much factors may differ from a map.
 NOISE = 1e-5
 EVERY = slice(None)
@@ -56,6 +58,10 @@ class Visible:
         else:
             seen = columns <= queries
         return seen
+
+    def any(self, rows: Array, columns: Array) -> bool:
+        """Return whether any of these queries sees any of these keys."""
+        return self.rule == "all" or bool(self.tile(rows, columns).any())
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,18 +116,26 @@ class Factors(ABC):
         """Return the factors of one head alone."""
 
     def tile(self, head: int, rows: slice = EVERY, columns: slice = EVERY, out: Array | None = None) -> Array:
-        """Return a window of the map of a head, float32 [R, C], in `out` if given. It is computed in blocks of rows, so that all else stays small."""
+        """Return a window of the map of a head, float32 [R, C], in `out` if given. It is computed in blocks, so that all else stays small."""
         queries, keys = (np.arange(*part.indices(n)) for part, n in zip((rows, columns), self.shape[1:], strict=True))
         found = np.empty((len(queries), len(keys)), np.float32) if out is None else out
-        step = max(1, BLOCK // max(1, len(keys)))
-        for low in range(0, len(queries), step):
-            found[low : low + step] = self.exact(head, queries[low : low + step], keys)
+        for down, across in _blocks(len(queries), len(keys)):
+            found[down, across] = self.exact(head, queries[down], keys[across])
         return found
 
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
         return _bytes(self)
+
+
+def _blocks(rows: int, columns: int) -> Iterator[tuple[slice, slice]]:
+    """Split a window into blocks of BLOCK entries and at most ROWS rows."""
+    height = max(1, min(rows, ROWS))
+    width = BLOCK // height
+    for low in range(0, rows, height):
+        for left in range(0, columns, width):
+            yield slice(low, low + height), slice(left, left + width)
 
 
 def _bytes(value: Any) -> int:
@@ -202,6 +216,8 @@ class WeightFactors(Factors):
         return replace(self, query=self.query[one], key=self.key[group : group + 1], lse=self.lse[one], bias=bias)
 
     def exact(self, head: int, rows: Array, columns: Array) -> Array:
+        if not self.visible.any(rows, columns):
+            return np.zeros((len(rows), len(columns)))
         entries = self.scores(head, rows, columns)
         entries -= self.lse[head, rows, None]
         return np.exp(entries, out=entries)
@@ -260,9 +276,12 @@ class ProjectionFactors(Factors):
         group, count = head // (len(self.coefficients) // len(self.basis)), self.first.shape[1]
         late, seen = rows >= count, columns < count
         entries = np.zeros((len(rows), len(columns)))
+        hidden = columns > rows[:, None] if self.causal else None
+        if hidden is not None and hidden.all():
+            return entries
         entries[late] = self.coefficients[head, rows[late] - count].astype(np.float64) @ self.basis[group, columns].T
-        if self.causal:
-            entries[rows[:, None] < columns] = 0
+        if hidden is not None:
+            np.copyto(entries, 0, where=hidden)
         entries[np.ix_(~late, seen)] = self.first[head][np.ix_(rows[~late], columns[seen])]
         return entries
 

@@ -41,7 +41,7 @@ def pool_cells(maps: Array, rows: int, columns: int, signed: bool) -> Array:
     if rows == columns == 1:
         return maps
     high = low = maps
-    for axis, size in ((-2, rows), (-1, columns)):
+    for axis, size in ((-1, columns), (-2, rows)):  # the first one, along memory, is several times faster
         starts = np.arange(0, maps.shape[axis], size)
         high = np.fmax.reduceat(high, starts, axis)
         low = np.fmin.reduceat(low, starts, axis) if signed else high
