@@ -15,7 +15,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from transformers import GPT2Config, GPT2Model, T5Config, T5ForConditionalGeneration
+from transformers import GPT2Config, GPT2Model, LlamaConfig, LlamaModel, T5Config, T5ForConditionalGeneration
 
 import headscope
 from headscope import Model
@@ -119,6 +119,21 @@ def test_rows_without_a_null_space_have_exact_zeros(tmp_path: Path) -> None:
     assert not maps["null"][:, :, early].any()
     assert not stored.maps("null", ALL, ALL, early).any()
     assert stored.maps("null", ALL, ALL).any()
+
+
+def test_rows_before_a_repetition_have_exact_zeros(tmp_path: Path) -> None:
+    """Equal tokens have equal values in a first layer without positions, and rows are averages over them: those that see no token twice lose nothing."""
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=100, hidden_size=32, num_hidden_layers=1, num_attention_heads=4, intermediate_size=32
+    )
+    model = headscope.load(LlamaModel(config))
+    tokens = [*range(6), *torch.randint(6, (90,)).tolist()]
+    stored, maps = stored_with(model, tmp_path, "factors", token_ids=tokens), maps_of(model, token_ids=tokens)
+    np.testing.assert_allclose(stored.maps("null", ALL, ALL), maps["null"], atol=1e-5)
+    assert not maps["null"][:, :, :6].any()
+    assert not stored.maps("null", ALL, ALL, slice(6)).any()
+    assert kinds(stored, "null") == {Remainder}
 
 
 def test_a_row_is_nothing_as_a_whole() -> None:

@@ -351,12 +351,17 @@ def _averaged_rows(task: _Causal, group: int, labels: Tensor) -> None:
 
 
 def _averages(task: _Causal, labels: Tensor) -> Span:
-    """Return the span of a map all of whose rows are averages over equal tokens, by the labels [G, N] of those: what a row gives to a token of each label."""
-    width = task.V.shape[-1]
+    """Return the span of a map all of whose rows are averages over equal tokens, by the labels [G, N] of those: what a row gives to a token of each label.
+
+    Rows that see no token twice have no null space, and none of the coefficients, which would be off by their rounding.
+    """
+    n, width = task.V.shape[1:]
+    start = int((labels.cummax(1).values >= torch.arange(n, device=labels.device)).sum(1).max())
     basis = torch.nn.functional.one_hot(labels, width).to(task.projected.dtype)  # [G, N, D]
     first = basis.argmax(1)  # [G, D]: the first token of each label, 0 for labels that no token has
-    first = repeat_heads(first, task.projected.shape[0] // len(first))[:, None].expand(-1, task.projected.shape[1], -1)
-    return Span(task.projected.gather(2, first), basis, causal=True)
+    late = task.projected[:, start:]
+    first = repeat_heads(first, len(late) // len(first))[:, None].expand(-1, late.shape[1], -1)
+    return Span(late.gather(2, first), basis, causal=True)
 
 
 def _first_safe_row(V: Tensor, row: int, epsilon: float) -> int:
