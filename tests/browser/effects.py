@@ -98,7 +98,7 @@ def copied(visit: Visit, what: str) -> str:
 
 def shows_effect(visit: Visit, layer: int, head: int, value: float) -> None:
     """The open head's number is this one, of the controls' text and target."""
-    expect(visit.page.locator(".holder")).to_have_attribute("aria-busy", "false")
+    expect(visit.page.locator(".holder:not(.waiting)")).to_have_attribute("aria-busy", "false")
     expect(visit.page.locator(".said").first).to_have_text(
         re.compile(rf"{layer}\.{head} . {re.escape(short(value))} logits")
     )

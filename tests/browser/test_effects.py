@@ -205,7 +205,7 @@ def test_grids_are_those_of_the_interface(visits: Begin, server: Server, models:
     visit.tokens.nth(2).click()
     compute = page.get_by_role("button", name="Compute")
     expect(compute).to_be_visible()
-    expect(page.locator(".holder")).to_have_attribute("aria-busy", "true")
+    expect(page.locator(".holder.waiting")).to_have_attribute("aria-busy", "false")
     compute.click()
     at = effect(server, SHORT, "writer", method=zero, position=2, **target)
     shows_effect(visit, 1, 2, at["effects"][1][2])
@@ -215,10 +215,13 @@ def test_grids_are_those_of_the_interface(visits: Begin, server: Server, models:
     page.keyboard.press("Escape")
     visit.submit("Another cat.")
     expect(compute).to_be_visible()
-    expect(page.locator(".holder")).to_have_attribute("aria-busy", "true")
+    expect(page.locator(".holder.waiting")).to_have_attribute("aria-busy", "false")
 
     visit.submit(SHORT)
     colour_by(visit, "patching")
+    # The numbers of another method would be shown under its name.
+    expect(page.locator(".holder.waiting")).to_have_attribute("aria-busy", "false")
+    expect(page.locator(".said").first).not_to_contain_text("logits")
     page.get_by_role("button", name="choose another text").click()
     page.get_by_label("Compare with another text").fill(OTHER)
     page.keyboard.press("Enter")

@@ -30,8 +30,10 @@ const isEffect = (colour: string) => methodOf(colour) !== undefined
 interface EffectColours {
   declaration: Declaration
   values: Effect['values'] | undefined
-  /** They are of another text, token, target or method than the controls say. */
+  /** They are of another text, token or target than the controls say, or with other parameters. */
   stale: boolean
+  /** Those of the controls are being computed. */
+  running: boolean
   /** What happens to them; empty if nothing does. */
   said: string
 }
@@ -193,13 +195,17 @@ export class HeadEffects {
     const [run, wanted] = [this.#gridRun, this.wantedGrid]
     const { found } = run
     const fresh = run.current(wanted)
-    const values = found?.wanted.model === this.#analysis?.model ? found?.result.values : undefined
+    // Until there are others: those of another method would get the wrong name.
+    const same =
+      found?.wanted.model === this.#analysis?.model && found?.wanted.request.method.name === wanted?.request.method.name
+    const values = same ? found?.result.values : undefined
     const failed = this.predicted.error(this.wantedPrediction) ? 'Not available.' : ''
     const said = failed || this.methods.missing(method.name) || run.error(wanted) || fresh?.gap || ''
     return {
       declaration: effectNumber(method),
       values: fresh?.gap ? undefined : values,
       stale: !fresh,
+      running: run.isRunning(wanted),
       said:
         said ||
         (run.isRunning(wanted)
