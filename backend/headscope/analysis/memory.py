@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, prod
 
@@ -155,14 +155,16 @@ def check(planned: MemoryPlan, limit: int) -> MemoryPlan:
     if actual <= limit:
         return replace(planned, limit=limit)
     longest = max(planned.queries, planned.keys)
-    fitting_tokens = bisect_right(range(longest), limit, key=lambda n: _cut(planned, n).bytes) - 1
+    fitting_tokens = _fitting(longest - 1, limit, lambda tokens: _cut(planned, tokens))
     hints = []
-    if planned.kept and planned.work_bytes <= limit:
+    if planned.kept:
         if len(planned.kept) > 1 and any(replace(planned, kept=[lens]).bytes <= limit for lens in planned.kept):
             hints.append("fewer lenses at a time (lenses)")
-        if fitting_layers := (limit - planned.work_bytes) * len(planned.layers) // planned.map_bytes:
-            hints.append(f"{fitting_layers} layers at a time (layers)")
-        hints.append("measures and thumbnails without the maps (maps: false)")
+        layers = _fitting(len(planned.layers) - 1, limit, lambda most: replace(planned, layers=planned.layers[:most]))
+        if layers > 0:
+            hints.append(f"{layers} layers at a time (layers)")
+        if replace(planned, kept=[]).bytes <= limit:
+            hints.append("measures and thumbnails without the maps (maps: false)")
     if fitting_tokens > 0:
         hints.append(f"{fitting_tokens} tokens (max_tokens)")
     raise BudgetExceeded(
@@ -171,6 +173,11 @@ def check(planned: MemoryPlan, limit: int) -> MemoryPlan:
         limit=limit,
         actual=actual,
     )
+
+
+def _fitting(most: int, limit: int, plan_of: Callable[[int], MemoryPlan]) -> int:
+    """Return how many of something fit, at most `most`; -1 if not even the plan without any does."""
+    return bisect_right(range(most + 1), limit, key=lambda count: plan_of(count).bytes) - 1
 
 
 def check_effect(method: EffectMethod, tower: Tower, queries: int, keys: int, limit: int) -> None:
