@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
 
+from headscope.cli.options import read_text
+from headscope.errors import InvalidText
 from tests.support.commands import run
 
 from .test_commands import process, refusal
@@ -30,8 +33,17 @@ def test_standard_input_that_is_no_text(tmp_path: Path, command: str) -> None:
     assert "not valid UTF-8" in refusal(run(tmp_path / "home", command, "-", text=b"caf\xff"), "invalid-text")
 
 
+def test_standard_input_of_the_c_locale(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python lets any bytes pass there, as lone surrogates."""
+    given = io.TextIOWrapper(io.BytesIO(b"caf\xff"), encoding="utf-8", errors="surrogateescape")
+    monkeypatch.setattr("sys.stdin", given)
+    with pytest.raises(InvalidText, match="not valid UTF-8"):
+        read_text("-")
+
+
 def test_bad_text_and_bad_place(models: Path, tmp_path: Path) -> None:
     """An empty text, and a file that cannot be written, are reported in one line."""
     refusal(run(tmp_path / "home", "analyze", "  ", "-m", "bert", models=models), "invalid-text")
-    nowhere = str(tmp_path / "nowhere" / "cat.safetensors")
+    (tmp_path / "file").touch()
+    nowhere = str(tmp_path / "file" / "cat.safetensors")
     refusal(run(tmp_path / "home", "analyze", "Cat.", "-m", "bert", "-o", nowhere, models=models), "internal")

@@ -20,8 +20,8 @@ TEXT = "The <b>cat</b> & </script> sat."
 
 
 def test_analyze_to_a_web_page(models: Path, tmp_path: Path) -> None:
-    """Chosen heads are analysed with their layers, and a page has only these."""
-    out = tmp_path / "cat.html"
+    """Chosen heads are analysed with their layers, and a page has only these; its folder is created."""
+    out = tmp_path / "pages" / "cat.html"
     given = ["analyze", "The cat sat.", "-m", "bert", "--out", str(out)]
     ended = run(tmp_path / "home", *given, "--heads", "0.1,1.3", models=models)
     assert ended.returncode == 0, ended.stderr

@@ -94,6 +94,7 @@ def analyze(
         a = headscope.analyze(loaded, **request, maps=out is not None or words, progress=progress)
     if out is not None:
         try:
+            out.parent.mkdir(parents=True, exist_ok=True)
             headscope.show(a, heads=heads).save(out) if out.suffix == ".html" else a.save(out)
         except OSError as error:
             raise HeadscopeError("The file could not be written. Choose another place with --out.") from error

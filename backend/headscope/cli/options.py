@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Collection, Mapping
+from io import TextIOWrapper
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
 
@@ -56,8 +57,11 @@ class MethodType(click.ParamType[dict[str, Any]]):
 
 def read_text(text: str) -> str:
     """Return the argument TEXT, or standard input for "-". Raises InvalidText."""
+    found = text
     try:
-        found = sys.stdin.read() if text == "-" else text
+        if text == "-":
+            cast("TextIOWrapper", sys.stdin).reconfigure(errors="strict")  # in the C locale any bytes pass
+            found = sys.stdin.read()
     except UnicodeDecodeError:
         raise InvalidText("Standard input is not valid UTF-8.", pointer="/text") from None
     check_text(found)
