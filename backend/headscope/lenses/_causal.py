@@ -353,7 +353,7 @@ def _averaged_rows(task: _Causal, group: int, labels: Tensor) -> None:
 def _averages(task: _Causal, labels: Tensor) -> Span:
     """Return the span of a map all of whose rows are averages over equal tokens, by the labels [G, N] of those: what a row gives to a token of each label.
 
-    Rows that see no token twice have no null space, and none of the coefficients, which would be off by their rounding.
+    Rows that see no token twice have no null space: they are kept as they are, since coefficients would change them by their rounding.
     """
     n, width = task.V.shape[1:]
     start = int((labels.cummax(1).values >= torch.arange(n, device=labels.device)).sum(1).max())
