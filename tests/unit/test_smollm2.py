@@ -294,14 +294,13 @@ def test_the_indirect_object_needs_three_heads(model: Model, without: headscope.
 @pytest.mark.long
 def test_attribution_patching_ranks_heads_as_patching_does(model: Model, without: headscope.Effect) -> None:
     """On the sentence whose indirect object changes: two of the rank correlations that the docs give."""
-    other = STORE["text"].replace("John gave", "Mary gave")
+    other = {"against": STORE["text"].replace("John gave", "Mary gave")}
     found = {}
-    for of, exact in (
-        ("denoise", headscope.effect(model, **STORE, against=other, method="patching")),
-        ("mean", without),
+    for of, exact, more in (
+        ("denoise", headscope.effect(model, **STORE, **other, method="patching"), other),
+        ("mean", without, {}),
     ):
-        method = {"name": "attribution-patching", "of": of}
-        estimate = headscope.effect(model, **STORE, against=other, method=method)
+        estimate = headscope.effect(model, **STORE, **more, method={"name": "attribution-patching", "of": of})
         ranks = [effect.effects.ravel().argsort().argsort() for effect in (exact, estimate)]
         found[of] = np.corrcoef(*ranks)[0, 1]
     assert found == pytest.approx({"denoise": 0.945, "mean": 0.942}, abs=0.02)
