@@ -7,6 +7,7 @@ import resource
 import socket
 import time
 from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,13 @@ from headscope.api.http.connection import HEAD_SECONDS, LINGER_SECONDS, max_conn
 from headscope.api.middleware.bodies import BODY_SECONDS, EFFECT_BYTES, OTHER_BYTES, SIGN_IN_BYTES
 from headscope.logs import PROVOKED, _OncePerSecond
 from tests.api.test_bad_input import check_problem
+from tests.api.test_metrics import by_name
 from tests.api.users import Users
-from tests.support.server import API, Server
+from tests.support.server import API, Server, eventually
 from tests.support.variants import variants
 
 JSON = {"Content-Type": "application/json"}
+ROUTE = f"{API}/analyses/{{id}}/maps/{{lens}}"
 HEAD = b"POST /api/v1/analyses HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
 
 
@@ -87,6 +90,23 @@ def test_slow_clients(server: Server) -> None:
 def _connected(server: Server) -> socket.socket:
     host, port = server.url.split(":")
     return socket.create_connection((host, int(port)), timeout=60)
+
+
+def test_a_client_that_disconnects(server: Server) -> None:
+    """Its request is cancelled, which is no internal error."""
+    id_ = server.analyse(model="bert", text="Gone. " * 49, lenses=["weights"])["id"]
+    rows = count(1)
+
+    def cancelled() -> float:
+        """Leave while the response is computed; none is computed twice."""
+        path = f"{API}/analyses/{id_}/maps/weights?format=json&query=0:{100 + next(rows)}"
+        with _connected(server) as connection:
+            connection.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+        return by_name(server, "headscope_http_requests_total", route=ROUTE, status="4xx")
+
+    eventually(cancelled, "a request that is cancelled")
+    assert not by_name(server, "headscope_http_requests_total", route=ROUTE, status="5xx")
+    assert "error" not in server.log()
 
 
 class FewDescriptors(Server):

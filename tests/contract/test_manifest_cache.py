@@ -71,6 +71,21 @@ def test_a_use_soon_after_another_one_is_not_noted() -> None:
     eventually(lambda: not kept.is_used("a"), "the next second")
 
 
+def test_two_long_texts_can_be_compared() -> None:
+    """Parsing the documents of 32,768 tokens takes longer than reading a window of a map, so that two of them stay cached."""
+    tokens = [
+        {"text": "word", "start": 100_000, "end": 100_004, "id": 10_000, "word": 20_000, "padding": "x" * 60}
+    ] * 32_768
+    manifests = [
+        Manifest(name(number), sealed(name(number), "folder", 1.0, 0, {"tokens": tokens}, {})) for number in range(2)
+    ]
+    assert manifests[0].length > 5_000_000
+    kept = ManifestCache()
+    for manifest in manifests:
+        kept.put("fingerprint", manifest)
+    assert [kept.get(name(number))[1] for number in range(2)] == manifests
+
+
 def test_the_cache_is_bounded() -> None:
     """The most recently used manifests stay cached."""
     manifests = [Manifest(name(number), sealed(name(number), "folder", 1.0, 0, {}, {})) for number in range(3)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice, pairwise, product
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,7 @@ from headscope.store.export import stream_csv, stream_parquet, stream_safetensor
 from headscope.store.factor_file import DTYPES, decode, encode
 from headscope.store.map_file import Corrupt
 from tests.support.extent import extent, mostly_long
+from tests.support.threads import in_thread
 from tests.sweep.build import build
 
 from .conftest import TINY
@@ -307,11 +309,9 @@ def test_slices_of_both_kinds(
     count = 70 if sizes is None else len(sizes)
     low, left = data.draw(st.integers(0, count - 1)), data.draw(st.integers(0, count - 1))
     window = slice(low, data.draw(st.integers(low + 1, count))), slice(left, data.draw(st.integers(left + 1, count)))
+    compute = partial(MapSlice(pool=pool)._compute, window=Window(grouping, *window, most), signed=lens != "weights")
     found = [
-        MapSlice(pool=pool)._compute(
-            next(kept(keep).factors(lens, slice(1, 2), slice(0, 1))), Window(grouping, *window, most), lens != "weights"
-        )
-        for keep in ("factors", "maps")
+        in_thread(compute, next(kept(keep).factors(lens, slice(1, 2), slice(0, 1)))) for keep in ("factors", "maps")
     ]
     np.testing.assert_allclose(np.abs(found[0]), np.abs(found[1]), atol=1e-5)
 
@@ -320,7 +320,8 @@ def test_a_response_is_the_same(kept: Callable[[Keep], Stored]) -> None:
     """The route's slices and the export agree on both kinds."""
     for lens in LENSES:
         for part in (MapSlice(), MapSlice(query="5:60", key="3:9"), MapSlice(pool=7), MapSlice(by="word", layer="1")):
-            answers = [part.respond(Limiters().memory, lens, "npy", kept(keep)).body for keep in ("factors", "maps")]
+            reads = [partial(part.respond, Limiters().memory, lens, "npy", kept(keep)) for keep in ("factors", "maps")]
+            answers = [in_thread(read).body for read in reads]
             one, other = (np.frombuffer(answer[128:], np.float32) for answer in answers)
             np.testing.assert_allclose(one, other, atol=1e-5)
     exports = [b"".join(stream_safetensors(kept(keep))) for keep in ("factors", "maps")]

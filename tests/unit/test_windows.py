@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import tracemalloc
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import anyio
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -25,6 +26,7 @@ from headscope.database import Database, schema
 from headscope.server.limiters import Limiters, MemoryLimiter
 from headscope.store import Results, Stored
 from headscope.store.map_file import BLOCK, Corrupt
+from tests.support.threads import in_thread
 
 Array = NDArray[Any]
 N = 2100
@@ -47,7 +49,7 @@ class Analysis(SimpleNamespace):
     """What routes have of an analysis."""
 
     async def respond(self, format_: str, read: Callable[[Any], Any]) -> Any:
-        return read(self.stored)
+        return await anyio.to_thread.run_sync(read, self.stored)
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +90,7 @@ def stored(results: Results) -> Stored:
 @pytest.fixture
 def peak() -> Iterator[Callable[[], int]]:
     """The most memory since the test began, in bytes."""
+    in_thread(int)  # the first call imports modules
     tracemalloc.start()
     yield lambda: tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -95,7 +98,7 @@ def peak() -> Iterator[Callable[[], int]]:
 
 def fetch(stored: Stored, room: Room, lens: str = "weights", **query: Any) -> Array:
     """Return a slice of the map."""
-    return load(MapSlice(**query).respond(room, lens, "safetensors", stored).body)["map"][0, 0]
+    return load(in_thread(MapSlice(**query).respond, room, lens, "safetensors", stored).body)["map"][0, 0]
 
 
 def test_a_window_of_a_large_map_is_all_that_is_read(stored: Stored, head: Array, peak: Callable[[], int]) -> None:
@@ -115,12 +118,12 @@ def test_an_overview_of_a_large_map(stored: Stored, head: Array) -> None:
     np.testing.assert_array_equal(fetch(stored, room, pool=64), pool_cells(head, 64, 64, False))
     service = SimpleNamespace(limiters=SimpleNamespace(memory=room))
     analysis: Any = Analysis(stored=stored, service=service, request=None)
-    sums = load(asyncio.run(routes.sums(analysis, "weights", 0, 0, "safetensors")).body)
+    sums = load(anyio.run(routes.sums, analysis, "weights", 0, 0, "safetensors").body)
     np.testing.assert_allclose(sums["queries"], head.sum(1), rtol=1e-5)
     np.testing.assert_allclose(sums["keys"], np.nansum(head, 0), rtol=1e-5)
     asked = {"rule": "top-k", "k": 1, "limit": 3, "format_": "json"}
     for groups in (None, f"0-{N - 1}"):
-        asyncio.run(routes.edges(analysis, "weights", 0, 0, **asked, groups=groups))
+        anyio.run(partial(routes.edges, analysis, "weights", 0, 0, **asked, groups=groups))
     assert len(room.taken) == 4
     assert max(room.taken) < 32 * 1024**2
 
@@ -181,7 +184,7 @@ def test_groups_of_any_size(sizes: list[int]) -> None:
     """However many tokens a group has, no more of them are computed at once than of a map of tokens."""
     values = np.random.default_rng(1).random((300, 300), np.float32)
     window = Window(Grouping(sizes, sizes), slice(0, len(sizes)), slice(0, len(sizes)), 20 * 300)
-    rows = list(window.read(Counted(values[None])))
+    rows = in_thread(lambda: list(window.read(Counted(values[None]))))
     assert Counted.most == 20 * 300
     merged = np.concatenate([band for _, band in rows])
     assert merged.dtype == np.float32
@@ -195,3 +198,23 @@ def test_heads_of_a_block_are_read_whole(stored: Stored) -> None:
     assert BLOCK == 2048 * 2048 * 4
     assert not has_windows(small, "weights")
     assert has_windows(stored, "weights")
+
+
+def test_a_window_is_read_until_its_request_is_cancelled() -> None:
+    """The thread ends with the rows that it is reading, and the request with it."""
+    values = np.ones((1, 50, 50), np.float32)
+    window, read = Window(Grouping(), slice(0, 50), slice(0, 50), 50), list[int]()
+
+    async def request() -> bool:
+        with anyio.CancelScope() as scope:
+            await anyio.to_thread.run_sync(read_rows, scope)
+        return scope.cancelled_caught
+
+    def read_rows(scope: anyio.CancelScope) -> None:
+        for first, _ in window.read(Whole(values)):
+            read.append(first)
+            if first == 3:
+                anyio.from_thread.run_sync(scope.cancel)
+
+    assert anyio.run(request)
+    assert read == [0, 1, 2, 3]

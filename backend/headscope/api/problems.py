@@ -9,7 +9,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from .. import logs
@@ -20,6 +20,8 @@ from .middleware.metrics import route_template
 logger = logging.getLogger("headscope.api")
 
 MEDIA = "application/problem+json"
+# The status by which metrics and the log count requests whose client has disconnected; that of nginx.
+CLIENT_DISCONNECTED = 499
 
 # Messages for the error types of pydantic, with the bounds that Headscope declares. Other types have a general message.
 MESSAGES = {
@@ -107,6 +109,7 @@ def add_handlers(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, _handle_invalid)
     app.add_exception_handler(HTTPException, handle_http_error)
     app.add_exception_handler(OSError, _handle_full_disk)
+    app.add_exception_handler(ClientDisconnect, _handle_disconnect)
 
 
 async def handle_error(request: Request, error: Exception) -> Response:
@@ -197,6 +200,11 @@ async def _handle_full_disk(request: Request, error: Exception) -> Response:
             request, StorageFull("The server's disk is full. Free some space, then send the request again.")
         )
     raise error
+
+
+async def _handle_disconnect(request: Request, error: Exception) -> Response:
+    """Respond to no one, so that it is not counted as an internal error."""
+    return Response(status_code=CLIENT_DISCONNECTED)
 
 
 def make_internal_error() -> Response:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+import anyio
 from fastapi import Request
 from pydantic import BaseModel
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from ..errors import NotReady
@@ -35,7 +38,10 @@ class Resource:
     id: str
 
     async def read(self, reader: Callable[[Stored], T]) -> T:
-        """Call `reader` on the result in a thread. A corrupt result is computed again first. Raises Unknown or NotReady."""
+        """Call `reader` on the result in a thread. A corrupt result is computed again first. Raises Unknown, NotReady or ClientDisconnect."""
+        return await while_connected(self.request, self._read(reader))
+
+    async def _read(self, reader: Callable[[Stored], T]) -> T:
         for _ in range(2):
             try:
                 return await self.service.limiters.results.run(lambda: self.service.read(self.id, self.kind, reader))
@@ -62,3 +68,20 @@ class Resource:
         return await self.respond(
             "json", lambda stored: Response(make(stored).model_dump_json(), media_type="application/json")
         )
+
+
+async def while_connected(request: Request, answer: Awaitable[T]) -> T:
+    """Await an answer unless the client disconnects, which cancels it: threads that call `anyio.from_thread.check_cancelled` end there. Raises ClientDisconnect."""
+    with anyio.CancelScope() as scope:
+
+        async def cancel() -> None:
+            while (await request.receive())["type"] != "http.disconnect":
+                pass
+            scope.cancel()
+
+        watching = asyncio.create_task(cancel())
+        try:
+            return await answer
+        finally:
+            watching.cancel()
+    raise ClientDisconnect

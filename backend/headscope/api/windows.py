@@ -1,4 +1,7 @@
-"""Windows of the maps of heads, some rows after others: computed from factors or read from a file, so that memory does not grow with the number of tokens."""
+"""Windows of the maps of heads, some rows after others: computed from factors or read from a file, so that memory does not grow with the number of tokens.
+
+They are read in the AnyIO thread of a request, and no further once it is cancelled.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
+from anyio.from_thread import check_cancelled
 
 from ..core.arrays import Array
 from ..core.factors import Factors
@@ -43,6 +47,7 @@ class Window:
         ends = np.cumsum([1] * count if groups is None else groups[self.queries])
         start = done = 0
         while start < count:
+            check_cancelled()
             fitting = int(np.searchsorted(ends, done + most, "right")) - start
             stop = min(start + max(unit, fitting // unit * unit), count)
             yield replace(self, queries=slice(self.queries.start + start, self.queries.start + stop))

@@ -35,22 +35,37 @@ export class MapParts {
     return this.#sums.peek(key)
   }
 
-  want(key: string, part: Part, fetch: () => Promise<Matrix>): Promise<void> {
-    return this.#want('details', PARTS, key, part, fetch)
+  want(key: string, part: Part, fetch: (signal: AbortSignal) => Promise<Matrix>, until?: AbortSignal): Promise<void> {
+    return this.#want('details', PARTS, key, part, fetch, until)
   }
 
   wantLine(key: string, part: Part, fetch: () => Promise<Matrix>): Promise<void> {
     return this.#want('lines', LINES, key, part, fetch)
   }
 
-  async wantSums(key: string, fetch: () => Promise<Sums>): Promise<void> {
+  async wantSums(key: string, fetch: (signal: AbortSignal) => Promise<Sums>, until: AbortSignal): Promise<void> {
     if (this.#sums.peek(key)) return
-    await this.#sums.get(key, fetch).then(() => this.#announce(), this.failed)
+    await this.#sums.get(key, fetch, until).then(() => this.#announce(), this.#failed(until))
   }
 
-  async #want(kind: 'details' | 'lines', most: number, key: string, part: Part, fetch: () => Promise<Matrix>) {
-    const [known, read] = [this.#kept[kind], async () => ({ ...part, map: await fetch() })]
-    const detail = await this.#read[kind].get(`${key} ${partName(part)}`, read).catch(this.failed)
+  /** What is aborted has not failed. */
+  #failed(until: AbortSignal | undefined): (error: unknown) => void {
+    return (error) => {
+      if (!until?.aborted) this.failed(error)
+    }
+  }
+
+  async #want(
+    kind: 'details' | 'lines',
+    most: number,
+    key: string,
+    part: Part,
+    fetch: (signal: AbortSignal) => Promise<Matrix>,
+    until?: AbortSignal,
+  ) {
+    const known = this.#kept[kind]
+    const read = async (signal: AbortSignal) => ({ ...part, map: await fetch(signal) })
+    const detail = await this.#read[kind].get(`${key} ${partName(part)}`, read, until).catch(this.#failed(until))
     if (!detail || known.get(key)?.includes(detail)) return
     const kept = [detail, ...(known.get(key) ?? [])].slice(0, most)
     known.delete(key)

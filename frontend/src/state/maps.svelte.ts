@@ -91,17 +91,15 @@ export class Maps {
     return value
   }
 
-  #announce<T>(answer: Promise<T>): Promise<T | undefined> {
-    return answer.then(
-      (value) => {
-        this.#arrivals += 1
-        return value
-      },
-      (error) => {
-        this.failed(error)
-        return undefined
-      },
-    )
+  async #announce<T>(answer: Promise<T>, until?: AbortSignal): Promise<T | undefined> {
+    try {
+      const value = await answer
+      this.#arrivals += 1
+      return value
+    } catch (error) {
+      if (!until?.aborted) this.failed(error)
+      return undefined
+    }
   }
 
   /** Throws, unlike the others, as the first paint depends on it. */
@@ -145,26 +143,29 @@ export class Maps {
     return head.among ? this.#together(lens, tiles, head, head.among) : this.#coarse(mapKey(lens, head), tiles, head)
   }
 
-  /** Settles once the map has arrived or failed. */
-  async wantMap(lens: string, open: Head): Promise<void> {
+  /** Settles once the map has arrived or failed. Reading a large one ends once `until` is aborted. */
+  async wantMap(lens: string, open: Head, until?: AbortSignal): Promise<void> {
     const head = this.at(lens, open)
-    if (this.#infoOf(lens)?.stored === false) return
+    const { shape, stored } = this.#infoOf(lens) ?? {}
+    if (stored === false) return
+    const leaving = isLarge(shape) ? until : undefined
     const key = mapKey(lens, head)
-    const asked = this.#maps.get(key, () => (head.among ? this.#merge(lens, head.among) : this.#fetch(lens, head)))
+    const make = (signal: AbortSignal) =>
+      head.among ? this.#merge(lens, head.among) : this.#fetch(lens, head, leaving && signal)
+    const asked = this.#maps.get(key, make, leaving)
     // It is the last to be evicted now.
     if (this.#maps.peek(key)) return
-    const coming = this.#announce(asked)
-    this.#latest = coming
-    await coming
+    this.#latest = this.#announce(asked, leaving)
+    await this.#latest
   }
 
-  #fetch(lens: string, head: Head): Promise<Matrix> {
+  #fetch(lens: string, head: Head, signal = this.signal): Promise<Matrix> {
     const whole = this.#overviewOf(lens)
-    return whole ? this.#fetchPart(lens, head, whole) : this.source.map(this.id, lens, head, this.signal)
+    return whole ? this.#fetchPart(lens, head, whole, signal) : this.source.map(this.id, lens, head, signal)
   }
 
-  #fetchPart(lens: string, head: Head, part: Part): Promise<Matrix> {
-    return this.source.mapPart!(this.id, lens, head, part, this.signal)
+  #fetchPart(lens: string, head: Head, part: Part, signal = this.signal): Promise<Matrix> {
+    return this.source.mapPart!(this.id, lens, head, part, signal)
   }
 
   /** A long map is read as an overview; undefined for other maps. */
@@ -186,15 +187,15 @@ export class Maps {
     return this.#parts.lines(mapKey(lens, this.at(lens, open)))
   }
 
-  /** Read the part that a window shows: of a long map, or of a large one while there is only a thumbnail of it. */
-  async wantDetail(lens: string, open: Head, window: Window): Promise<void> {
+  /** Read the part that a window shows, until `until` is aborted: of a long map, or of a large one while there is only a thumbnail of it. */
+  async wantDetail(lens: string, open: Head, window: Window, until?: AbortSignal): Promise<void> {
     const { shape, stored } = this.#infoOf(lens) ?? {}
     if (!shape || !isLarge(shape) || stored === false || open.among || !this.source.mapPart) return
     const head = this.at(lens, open)
     const key = mapKey(lens, head)
     const coarse = this.#overviewOf(lens)?.pool ?? (this.#maps.peek(key) ? 1 : Number.POSITIVE_INFINITY)
     const part = partFor(window, shape[2], shape[3], coarse)
-    if (part) await this.#parts.want(key, part, () => this.#fetchPart(lens, head, part))
+    if (part) await this.#parts.want(key, part, (signal) => this.#fetchPart(lens, head, part, signal), until)
   }
 
   /** Read what queries of a long map attend to (a span of rows), or what attends to keys (a span of columns). */
@@ -209,11 +210,11 @@ export class Maps {
     return this.#parts.sums(mapKey(lens, this.at(lens, open)))
   }
 
-  /** Read the sums of a long map, which takes as long as its overview. */
-  async wantSums(lens: string, open: Head): Promise<void> {
+  /** Read the sums of a long map, which takes as long as its overview, until `until` is aborted. */
+  async wantSums(lens: string, open: Head, until: AbortSignal): Promise<void> {
     const head = this.at(lens, open)
     if (!this.#readInParts(lens, open) || !this.source.sums || isMapsName(lens)) return
-    await this.#parts.wantSums(mapKey(lens, head), () => this.source.sums!(this.id, lens, head, this.signal))
+    await this.#parts.wantSums(mapKey(lens, head), (signal) => this.source.sums!(this.id, lens, head, signal), until)
   }
 
   /** The whole of a map that is read in parts; undefined for other maps. */
@@ -286,10 +287,9 @@ export class Maps {
   }
 
   wantNumbers(measure: string, lens: string, head: Head): void {
-    // Numbers are of single heads.
-    if (head.among) return
     const key = `${measure} ${lens} ${headName(head)}`
-    if (this.#numbers.peek(key)) return
+    // Numbers are of single heads.
+    if (head.among || this.#numbers.peek(key)) return
     void this.#announce(
       this.#numbers.get(key, () =>
         this.#afterMap(() => this.source.measure(this.id, measure, lens, head, this.signal)),

@@ -22,17 +22,18 @@ export function readAhead(open: () => Open): void {
   $effect(() => {
     const { analysis, maps, head, lens, lenses, ready } = open()
     if (!ready) return
-    let left = false
+    const leaving = new AbortController()
+    const until = leaving.signal
     const ahead = async () => {
       for (const name of lenses) maps.wantGrid(name)
       const others = lenses.filter((name) => name !== lens)
       const near = neighbours(head, analysis)
       const likely = [...others.map((name) => [name, head] as const), ...near.map((next) => [lens, next] as const)]
-      for (const [name, at] of likely.slice(0, maps.spare(lens))) if (!left) await maps.wantMap(name, at)
+      for (const [name, at] of likely.slice(0, maps.spare(lens))) if (!until.aborted) await maps.wantMap(name, at, until)
     }
     const timer = setTimeout(() => void ahead(), analysis.tokens.length > LONG ? REST_MS.long : REST_MS.short)
     return () => {
-      left = true
+      leaving.abort()
       clearTimeout(timer)
     }
   })

@@ -100,6 +100,30 @@ describe('Maps', () => {
       expect(parts).toHaveLength(1)
     })
 
+    it('stops reading the overview and the sums of a head that is left, which is no failure', async () => {
+      const aborted: string[] = []
+      const pending = (name: string, signal: AbortSignal) =>
+        new Promise<never>((_, reject) =>
+          signal.addEventListener('abort', () => {
+            aborted.push(name)
+            reject(signal.reason)
+          }),
+        )
+      const mapPart: Source['mapPart'] = (_id, _lens, { head }, { pool }, signal) => pending(`${head}/${pool}`, signal)
+      const sums: Source['sums'] = (_id, _lens, { head }, signal) => pending(`${head} sums`, signal)
+      const { maps, failed } = long(64, { mapPart, sums })
+      const [open, left] = [at(0), new AbortController()]
+      const reading = [
+        maps.wantMap('weights', open, left.signal),
+        maps.wantSums('weights', open, left.signal),
+        maps.wantDetail('weights', open, { top: 0, left: 0, size: 0.1 }, left.signal),
+      ]
+      left.abort()
+      await Promise.all(reading)
+      expect(aborted.toSorted()).toEqual(['0 sums', '0/1', '0/4'])
+      expect(failed).not.toHaveBeenCalled()
+    })
+
     const frames: (() => void)[] = []
     const paint = async () => {
       for (const draw of frames.splice(0)) draw()

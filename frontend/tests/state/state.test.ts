@@ -83,6 +83,36 @@ describe('Cache', () => {
     expect(['b', 'c', 'd', 'e'].map((key) => cache.peek(key))).toEqual([undefined, undefined, undefined, 99])
   })
 
+  it('aborts what no one waits for, and asks again for the next one who does', async () => {
+    const cache = new Cache<number>(2)
+    const signals: AbortSignal[] = []
+    const ask = (signal: AbortSignal) => {
+      signals.push(signal)
+      return new Promise<number>((_, reject) => signal.addEventListener('abort', () => reject(signal.reason)))
+    }
+    const turn = () => new Promise((resolve) => setTimeout(resolve))
+    const readers = [0, 1, 2].map(() => new AbortController())
+    const answers = readers.slice(0, 2).map(({ signal }) => cache.get('a', ask, signal).catch(() => 'aborted'))
+    readers[0].abort()
+    await turn()
+    expect(signals.map(({ aborted }) => aborted)).toEqual([false])
+    // The third comes in the turn in which the second leaves.
+    readers[1].abort()
+    answers.push(cache.get('a', ask, readers[2].signal).catch(() => 'aborted'))
+    await turn()
+    expect(signals.map(({ aborted }) => aborted)).toEqual([false])
+    readers[2].abort()
+    expect(await Promise.all(answers)).toEqual(['aborted', 'aborted', 'aborted'])
+    expect(await cache.get('a', async () => 5)).toBe(5)
+    // Someone who never leaves keeps it.
+    void cache.get('b', ask)
+    const left = new AbortController()
+    void cache.get('b', ask, left.signal)
+    left.abort()
+    await turn()
+    expect(signals.map(({ aborted }) => aborted)).toEqual([true, false])
+  })
+
   it('keeps what is still on its way, and what it was made of goes first', async () => {
     const cache = new Cache<number>(1, 2, (size) => size)
     const whole = cache.get('whole', async () => {

@@ -1,6 +1,9 @@
+import { SharedRequest } from './shared-request'
+
 /** A least-recently-used cache of promises. A failed answer is evicted, and one that has not arrived is not. */
 export class Cache<T> {
   #entries = new Map<string, Promise<T>>()
+  readonly #requests = new WeakMap<Promise<T>, SharedRequest>()
   #settled = new Map<string, T>()
 
   /** Holds `capacity` answers, and more while their total size is at most `most`. `evicted` is called with each answer that is removed. */
@@ -11,14 +14,19 @@ export class Cache<T> {
     private readonly evicted: (value: T) => void = () => {},
   ) {}
 
-  get(key: string, make: () => Promise<T>): Promise<T> {
+  /** The signal of `make` is aborted once everyone who asked has aborted `until`, unless one gave none. */
+  get(key: string, make: (signal: AbortSignal) => Promise<T>, until?: AbortSignal): Promise<T> {
     const known = this.#entries.get(key)
-    if (known) {
+    if (known && !this.#requests.get(known)?.signal.aborted) {
+      this.#requests.get(known)?.join(until)
       this.#entries.delete(key)
       this.#entries.set(key, known)
       return known
     }
-    const made = make()
+    const request = new SharedRequest()
+    request.join(until)
+    const made = make(request.signal)
+    this.#requests.set(made, request)
     this.#entries.set(key, made)
     made.then(
       (value) => this.#settle(key, made, value),

@@ -5,6 +5,7 @@ import type { Axes } from '../../lib/maths/axis'
 import { isLarge } from '../../lib/maths/details'
 import type { Window } from '../../lib/maths/raster'
 import type { ComparisonSide } from '../../state/comparison-side'
+import { mapKey } from '../../state/folded-maps.svelte'
 import type { Panels } from './panels.svelte'
 
 /** A window that has not moved for this long is read. */
@@ -16,14 +17,27 @@ type Side = Pick<ComparisonSide, 'shown' | 'lens' | 'head'>
 
 /** While a component lives, read the maps on screen; of large maps what is visible first, and of long ones an overview, what is visible once the window rests, and sums. */
 export function readMaps(panels: Panels, window: () => Window): void {
+  /** Aborted once the maps on screen are others. */
+  let until: AbortSignal
+  const onScreen = $derived(
+    panels.sides.map(({ shown, lens, head }) => `${shown.analysis.id} ${mapKey(lens, head)}`).join(),
+  )
+  $effect(() => {
+    void onScreen
+    const leaving = new AbortController()
+    until = leaving.signal
+    return () => leaving.abort()
+  })
+
   /** The analysis whose heads have been painted. */
   let painted: unknown
   $effect(() => {
     const { sides, folds } = panels
-    const store = sides[0].shown.maps
+    const [store, signal] = [sides[0].shown.maps, until]
     const want = () => {
       painted = store
-      for (const [i, side] of sides.entries()) void readMap(side, untrack(window), folds[i])
+      if (signal.aborted) return
+      for (const [i, side] of sides.entries()) void readMap(side, untrack(window), folds[i], signal)
     }
     // The exact map of a long text is a megabyte, and the first picture must not wait for it.
     return painted === store ? want() : afterPaint(want)
@@ -33,7 +47,7 @@ export function readMaps(panels: Panels, window: () => Window): void {
     const [visible, { sides, folds }] = [window(), panels]
     const read = () => {
       for (const [i, { shown, lens, head }] of sides.entries())
-        if (!folds[i]) void shown.maps.wantDetail(lens, head, visible)
+        if (!folds[i]) void shown.maps.wantDetail(lens, head, visible, until)
     }
     const timer = setTimeout(read, RESTS_MS)
     return () => clearTimeout(timer)
@@ -42,7 +56,7 @@ export function readMaps(panels: Panels, window: () => Window): void {
   $effect(() => {
     const sides = panels.sides.filter(({ shown, lens, head }) => shown.maps.map(lens, head)?.pool)
     const read = () => {
-      for (const { shown, lens, head } of sides) void shown.maps.wantSums(lens, head)
+      for (const { shown, lens, head } of sides) void shown.maps.wantSums(lens, head, until)
     }
     const timer = setTimeout(read, STAYS_MS)
     return () => clearTimeout(timer)
@@ -50,10 +64,10 @@ export function readMaps(panels: Panels, window: () => Window): void {
 }
 
 /** What is visible of a large map is there sooner than all of it, or an overview of that; a map that is folded where it is kept comes first. */
-async function readMap(side: Side, window: Window, axes: Axes | null | undefined): Promise<void> {
+async function readMap(side: Side, window: Window, axes: Axes | null | undefined, until: AbortSignal): Promise<void> {
   const { shown, lens, head } = side
   const { analysis, maps } = shown
   if (axes) await maps.folded.want(lens, head, axes)
-  else if (window.size < 1 && isLarge(analysis.maps[lens]?.shape)) await maps.wantDetail(lens, head, window)
-  await maps.wantMap(lens, head)
+  else if (window.size < 1 && isLarge(analysis.maps[lens]?.shape)) await maps.wantDetail(lens, head, window, until)
+  if (!until.aborted) await maps.wantMap(lens, head, until)
 }
