@@ -385,8 +385,8 @@ def test_without_maps(server: Server) -> None:
     assert document["maps"]["weights"]["stored"] is False
     assert fetch(server, document, "grid/weights")["tiles"].shape[:2] == (2, 4)
     assert fetch(server, document, "measures/entropy")["values"].shape[:2] == (2, 4)
-    assert problem(server, document, "maps/weights") == (409, "not-ready")
-    assert problem(server, document, "edges/weights", layer=0, head=0) == (409, "not-ready")
+    asked = ("maps/weights", {}), ("edges/weights", {"layer": "0", "head": "0"}), ("export", {"format": "csv"})
+    assert [problem(server, document, path, **query) for path, query in asked] == [(409, "not-ready")] * 3
     assert "map/weights" not in load(server.get(f"/analyses/{document['id']}/export").content)
 
 

@@ -136,6 +136,7 @@ def test_save_and_open(minilm: Model, tmp_path: Path) -> None:
     a.save(tmp_path / "a.safetensors")
     b = headscope.open(tmp_path / "a.safetensors")
     assert (b.id, b.tokens, b.layers, b.heads, b.warnings) == (a.id, a.tokens, a.layers, a.heads, a.warnings)
+    assert list(b.maps) == list(a.maps)
     for lens, maps in a.maps.items():
         np.testing.assert_array_equal(b.maps[lens], maps)
     for name, by_lens in a.measures.items():

@@ -125,6 +125,7 @@ def test_saved_and_opened(long: headscope.Analysis, short: headscope.Analysis, t
     short.save(tmp_path / "short.safetensors")
     for again in (headscope.open(tmp_path / "long.safetensors"), pickle.loads(pickle.dumps(long))):
         assert again == long
+        assert list(again.maps) == list(long.maps)
         for lens, maps in again.maps.items():
             assert isinstance(maps, FactoredMap)
             np.testing.assert_array_equal(maps, long.maps[lens])

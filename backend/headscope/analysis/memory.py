@@ -162,7 +162,7 @@ def check(planned: MemoryPlan, limit: int) -> MemoryPlan:
             hints.append("fewer lenses at a time (lenses)")
         layers = _fitting(len(planned.layers) - 1, limit, lambda most: replace(planned, layers=planned.layers[:most]))
         if layers > 0:
-            hints.append(f"{layers} layers at a time (layers)")
+            hints.append(f"{layers} layer{'s' if layers > 1 else ''} at a time (layers)")
         if replace(planned, kept=[]).bytes <= limit:
             hints.append("measures and thumbnails without the maps (maps: false)")
     if fitting_tokens > 0:

@@ -31,6 +31,7 @@ async def _visitor(request: Request) -> Visitor:
 
 ServiceDep = Annotated[Service, Depends(_service)]
 VisitorDep = Annotated[Visitor, Depends(_visitor)]
+NO_MAPS = "This analysis kept only thumbnails and measures, not maps. Send its request with maps: true."
 # Declared but not validated: a malformed id is simply unknown.
 ID: dict[str, Any] = {"pattern": "^[0-9a-f]{32}$"}
 
@@ -145,7 +146,7 @@ def check_kept(source: Source, lens: str) -> None:
     """Raise Unknown unless the analysis includes the lens, NotReady unless it kept the maps."""
     check_lens(source, lens)
     if lens not in source.document["kept"]:
-        raise NotReady("This analysis kept only thumbnails and measures, not maps. Send its request with maps: true.")
+        raise NotReady(NO_MAPS)
 
 
 def check_lens(source: Source, lens: str) -> None:

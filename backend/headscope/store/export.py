@@ -293,7 +293,9 @@ def read_safetensors(path: Path) -> Flat:
                 group, rest = (group, rest) if group in found else ("", name)
                 found[group][rest] = file.get_tensor(name)
             factored = {lens: _join_heads(document, lens, heads, found["factors"]) for lens, heads in described.items()}
-            return Flat(document, found[""], found["map"] | factored)
+            maps = found["map"] | factored
+            # A safetensors file has its tensors in an order of its own.
+            return Flat(document, found[""], {lens: maps[lens] for lens in sorted(maps, key=document["lenses"].index)})
     except (KeyError, TypeError, OSError, ValueError, SafetensorError) as error:
         raise ValueError("not a file that Headscope wrote") from error
 

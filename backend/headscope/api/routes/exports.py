@@ -13,13 +13,13 @@ from starlette.responses import Response, StreamingResponse
 
 from ...core import arrow
 from ...core.streams import PIECE, Chunks
-from ...errors import InvalidRequest, Unknown
+from ...errors import InvalidRequest, NotReady, Unknown
 from ...lenses import LENSES
 from ...server.service import Service
 from ...store import Stored, export
 from ...store.export import Source
 from ...studies.results import headvis
-from ..dependencies import ResourceDep, check_kept, limit_by
+from ..dependencies import NO_MAPS, ResourceDep, check_kept, limit_by
 from ..documents.selection import select
 from ..documents.standalone import stream_page
 from ..error_responses import media
@@ -73,9 +73,9 @@ async def export_file(
     streams: dict[Format, Callable[[Source], Chunks]] = {
         "safetensors": export.stream_safetensors,
         "npz": export.stream_npz,
-        "parquet": partial(export.stream_parquet, by_layer=BY_LAYER),
-        "arrow": partial(export.stream_arrow, by_layer=BY_LAYER),
-        "csv": partial(export.stream_csv, by_layer=BY_LAYER),
+        "parquet": partial(_stream_entries, export.stream_parquet),
+        "arrow": partial(_stream_entries, export.stream_arrow),
+        "csv": partial(_stream_entries, export.stream_csv),
         "html": partial(_stream_page, analysis, view),
         "headvis": _stream_headvis,
     }
@@ -119,6 +119,13 @@ def _next_piece(chunks: Chunks) -> bytes:
         if size >= PIECE:
             break
     return b"".join(parts)
+
+
+def _stream_entries(stream: Callable[..., Chunks], source: Source) -> Chunks:
+    """Stream a table of the entries of every map. Raises NotReady if there is none."""
+    if not source.document["kept"]:
+        raise NotReady(NO_MAPS)
+    return stream(source, by_layer=BY_LAYER)
 
 
 def _stream_headvis(source: Source) -> Chunks:
