@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from ..core.attention import Kind
 from ..core.tokens import Axes
 from ..errors import Unsupported
 from ..mechanisms.base import Pass, PassContext
+from ..models.model import CURRENT_MECHANISM
 from .interface import NAME, PATCH, batch_scores, blocked_and_bias, for_each_head, implementation_of, is_recording
 from .sites import AttentionSites, Site
 
@@ -23,7 +24,7 @@ PLAIN = Pass()
 class PatchedModule:
     """The attention of one module under a mechanism. A pass begins whenever the module's body is called.
 
-    `special_ids` are the tokens whose positions the mechanism may need. A pass carries state from layer to layer, so do not call the module from two threads
+    `mechanism` returns the name and the current parameters, by which analyses of the module attend, too. `special_ids` are the tokens whose positions the mechanism may need. A pass carries state from layer to layer, so do not call the module from two threads
     at a time, and do not run a layer again on its own (gradient checkpointing).
     """
 
@@ -33,10 +34,11 @@ class PatchedModule:
         sites: AttentionSites,
         width: int,
         begin: Begin,
+        mechanism: Callable[[], Mapping[str, Any]],
         special_ids: frozenset[int],
         kind: Kind = "self",
     ) -> None:
-        self._module, self._sites, self._begin = module, sites, begin
+        self._module, self._sites, self._begin, self._mechanism = module, sites, begin, mechanism
         self._special_ids = torch.tensor(sorted(special_ids), dtype=torch.long)
         self._chosen = sites.of(kind)
         self._modules = dict(module.named_modules())
@@ -57,6 +59,7 @@ class PatchedModule:
         self._handles = [part.register_forward_pre_hook(hook, with_kwargs=True) for part, hook in hooked.items()]
         for module in self._attention_modules():
             setattr(module, PATCH, self)
+        setattr(self._module, CURRENT_MECHANISM, self._current)
         self._module.set_attn_implementation(NAME)
 
     def _attention_modules(self) -> list[Any]:
@@ -67,6 +70,10 @@ class PatchedModule:
         """Remove the module's hooks."""
         for handle in self._handles:
             handle.remove()
+
+    def _current(self) -> Mapping[str, Any] | None:
+        """Return the mechanism; None if the module has been given another implementation."""
+        return self._mechanism() if implementation_of(self._module) == NAME else None
 
     @property
     def _inactive(self) -> bool:

@@ -15,14 +15,19 @@ from ..mechanisms import MECHANISMS
 from ..mechanisms.base import PassContext
 from ..mechanisms.pasta import PASTA, PastaPass
 from ..models.loading import Model, wrap
+from . import arguments
 from .arguments import choice, numbers, validating
+
+# Special tokens in a row, as in the parameters of the mechanism.
+MOST_VECTORS = 64
 
 
 def attend_by(module: Any, mechanism: str | Mapping[str, Any], *, special_ids: Collection[int] = ()) -> None:
     """Make a transformers module compute its attention by a mechanism, for batches with or without padding, and with gradients.
 
-    `mechanism` is a name, or a mapping with its name and parameters, as in `analyze`. "pasta" needs the ids of the tokenizer's special tokens. To restore the
-    original attention, call module.set_attn_implementation("eager"). Raises InvalidRequest, Unknown or Unsupported.
+    `mechanism` is a name, or a mapping with its name and parameters, as in `analyze`. "pasta" needs the ids of the tokenizer's special tokens. It is the default
+    mechanism of analyses of the module, too. To restore the original attention, call module.set_attn_implementation("eager"). Raises InvalidRequest, Unknown or
+    Unsupported.
 
     >>> import headscope
     >>> model = headscope.load("minilm")
@@ -34,23 +39,27 @@ def attend_by(module: Any, mechanism: str | Mapping[str, Any], *, special_ids: C
     model, sites = _examine(module)
     special = frozenset(numbers(special_ids, "special_ids") or ())
     check_capabilities([declared], sites.missing("self"))
-    PatchedModule(model.module, sites, model.width, partial(declared.begin, chosen), special).install()
+    begin, parameters = partial(declared.begin, chosen), chosen.model_dump()
+    PatchedModule(model.module, sites, model.width, begin, lambda: parameters, special).install()
 
 
 def learn_pasta(module: Any, special_ids: Collection[int], count: int = 2) -> torch.nn.Parameter:
     """Add a parameter `pasta` to a module: vectors [L, count, d], initially zero, that it adds to its special tokens before every layer. Return the parameter.
 
     `special_ids` are the ids of the tokenizer's special tokens; every row of a batch must contain `count` of them, not counting padding. Other parameters are
-    left as they are. After training, the mechanism is `{"name": "pasta", "vectors": vectors.tolist()}`. Raises InvalidRequest or Unsupported.
+    left as they are. After training, the mechanism is `{"name": "pasta", "vectors": vectors.tolist()}`, the default of analyses of the module. Raises InvalidRequest
+    or Unsupported.
     """
-    if not isinstance(count, int) or count < 1:
-        raise InvalidRequest("count must be a whole number, 1 or larger.", pointer="/count")
-    model, sites = _examine(module)
     special = frozenset(numbers(special_ids, "special_ids") or ())
+    if not special:
+        raise InvalidRequest("special_ids must be the ids of one special token or more.", pointer="/special_ids")
+    if (count := arguments.count(count, "count", 1)) > MOST_VECTORS:
+        raise InvalidRequest(f"count may be at most {MOST_VECTORS}.", pointer="/count")
+    model, sites = _examine(module)
     check_capabilities([PASTA], sites.missing("self"))
     layers = [site.layer for site in sites.of("self")]
     body, width = model.module, model.width
-    body.pasta = torch.nn.Parameter(torch.zeros(len(layers), count, width, device=body.device))
+    learned = torch.nn.Parameter(torch.zeros(len(layers), count, width, device=body.device))
 
     def begin(setting: PassContext) -> PastaPass:
         if setting.special is None or setting.special.shape[-1] != count:
@@ -59,8 +68,11 @@ def learn_pasta(module: Any, special_ids: Collection[int], count: int = 2) -> to
             )
         return PastaPass(dict(zip(layers, body.pasta, strict=True)), setting.special)
 
-    PatchedModule(body, sites, width, begin, special).install()
-    learned: torch.nn.Parameter = body.pasta
+    def parameters() -> dict[str, Any]:
+        return {"name": "pasta", "vectors": body.pasta.tolist(), "layers": layers}
+
+    PatchedModule(body, sites, width, begin, parameters, special).install()
+    body.pasta = learned
     return learned
 
 

@@ -23,6 +23,8 @@ from .located import Located
 from .masking import mask_tokens
 from .tokens import Encoded
 
+# Attribute of a module: a function that returns the mechanism it attends by, or None for its own attention.
+CURRENT_MECHANISM = "headscope_mechanism"
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16, "float16": torch.float16}
 NO_TOKENIZER = "This model came without a tokenizer. Give token_ids, or load it with its tokenizer."
 NO_KINDS = "The model has no tokenizer, so it is unknown which tokens are special, punctuation or parts of words."
@@ -50,12 +52,12 @@ class _RawInput:
 
 @dataclass(eq=False)
 class Model:
-    """A model ready to be analysed: the module, its tokenizer or image processor, and its facts."""
+    """A model ready to be analysed: the module, its tokenizer or image processor, and the facts that its configuration tells."""
 
     name: str
     module: Any
     tokenizer: Tokenizer | None
-    facts: Facts
+    configured: Facts
     source: Located | None = None
     special_ids: frozenset[int] = frozenset()
     unknown: str | None = None
@@ -67,6 +69,13 @@ class Model:
     no_processor: str = image_text.NO_PROCESSOR  # why a vision-language model has none
     vectors: list[list[list[float]]] | None = None  # [layers, specials, width] of a PASTA-tuned model
     _hashed: tuple[Any, str] = field(default=(None, ""), repr=False)
+
+    @property
+    def facts(self) -> Facts:
+        """What its configuration tells, with the mechanism that attend_by or learn_pasta has put in place."""
+        current = getattr(self.module, CURRENT_MECHANISM, None)
+        mechanism = current() if current else None
+        return self.configured if mechanism is None else replace(self.configured, mechanism=mechanism)
 
     @property
     def digest(self) -> str:

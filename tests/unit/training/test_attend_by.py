@@ -6,6 +6,7 @@ import copy
 import gc
 import weakref
 
+import numpy as np
 import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
@@ -176,9 +177,29 @@ def test_an_analysis_between_two_batches_disturbs_nothing():
     headscope.attend_by(module, HOPFIELD)
     with torch.inference_mode():
         before = module(**given).logits
-        a = headscope.analyze(module, token_ids=[5, 6, 7], lenses=("weights",), measures=())
+        a = headscope.analyze(module, mechanism="softmax", token_ids=[5, 6, 7], lenses=("weights",), measures=())
         assert a.mechanism["name"] == "softmax"
         assert torch.equal(module(**given).logits, before)
+
+
+def test_analyses_attend_as_the_module_does():
+    """By default; of an effect, which is computed with softmax, that is a refusal."""
+    model = headscope.load(module_of("masked-lm").eval())
+    request = {"token_ids": [5, 6, 7, 8], "lenses": ("weights",), "measures": (), "keep_logits": True}
+    headscope.attend_by(model.module, HOPFIELD)
+    a = headscope.analyze(model, **request)
+    assert a.mechanism == headscope.analyze(model, mechanism=HOPFIELD, **request).mechanism
+    with torch.inference_mode():
+        logits = model.module(torch.tensor([[5, 6, 7, 8]])).logits[0]
+    np.testing.assert_allclose(a.logits, logits, atol=1e-5)
+    with pytest.raises(Unsupported, match="softmax"):
+        headscope.effect(model, token_ids=[5, 6, 7, 8], target=5, position=2)
+    model.module.set_attn_implementation("eager")
+    assert headscope.analyze(model, **request).mechanism["name"] == "softmax"
+    headscope.learn_pasta(model.module, (1,), count=1)
+    assert model.facts.mechanism["name"] == "pasta"
+    with pytest.raises(InvalidRequest, match="special tokens of this input: 0"):
+        headscope.analyze(model, **request)
 
 
 def test_a_copy_attends_alike_and_nothing_is_kept_alive():
@@ -226,6 +247,15 @@ def test_what_can_not_be_is_refused():
     with pytest.raises(InvalidRequest, match="no such head"):
         headscope.attend_by(module, {"name": "ablate", "heads": ["9.9"]})
     headscope.learn_pasta(module, (1,), count=2)
+    kept = module.pasta
+    for refused, match in (
+        ({"special_ids": ()}, "special_ids"),
+        ({"special_ids": (1,), "count": True}, "count"),
+        ({"special_ids": (1,), "count": 10**9}, "64"),
+    ):
+        with pytest.raises(InvalidRequest, match=match):
+            headscope.learn_pasta(module, **refused)
+    assert module.pasta is kept
     with pytest.raises(Unsupported, match="2 special tokens"):
         module(torch.tensor([[1, 5, 6]]))
     with pytest.raises(Unsupported, match="different numbers of special"):
