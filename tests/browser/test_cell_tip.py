@@ -38,6 +38,8 @@ def test_pointer_and_keyboard(visit: Visit, server: Server) -> None:
         names = [visit.tokens.nth(token).inner_text() for token in (query, key)]
         expect(tip(visit)).to_have_text(f"query{names[0]} key{names[1]} value{number(float(rows[query, key]))}")
         inside(visit)
+        under, readout = box(tip(visit)), box(visit.page.locator("p.readout"))
+        assert under["y"] + under["height"] <= readout["y"]
     expect(tip(visit)).to_have_attribute("aria-hidden", "true")
     expect(tip(visit)).to_have_css("pointer-events", "none")
     expect(tip(visit)).to_have_css("position", "fixed")

@@ -181,6 +181,18 @@ def test_a_mark_leads_to_its_head(visit: Visit, two: tuple[str, str]) -> None:
     expect(visit.page).to_have_url(re.compile("measure=special_tokens"))
 
 
+def test_a_mark_of_the_second_variant_leads_there(visit: Visit, server: Server) -> None:
+    """A mark of a layer or a head opens the variant that it is about."""
+    asked = {"against": {"mechanism": {"name": "hopfield", "alpha": 0.9}}, "figures": ["residual-ratio"]}
+    place(visit, study=study(server, "variants.txt", "\n".join(TEXTS[:2]), **asked), figures="residual-ratio")
+    plot(visit, "Residual ratio by layer")
+    point = "{ customdata: plot.data.at(-1).customdata[3], data: plot.data.at(-1) }"
+    click = f"(plot) => void plot.emit('plotly_click', {{ points: [{point}] }})"
+    visit.page.locator(".js-plotly-plot").evaluate(click)
+    expect(visit.page).to_have_url(re.compile("variant=1.*find=layer"))
+    expect(visit.page.get_by_role("combobox", name="variant")).to_have_value("1")
+
+
 def test_heads_are_found_and_ranked(visit: Visit, two: tuple[str, str], server: Server) -> None:
     """The same heads in the same order as the interface has them; the grid is walked by arrows; a bad query is answered in a sentence."""
     place(visit, study=two[0], show="heads", measure="entropy")
@@ -254,6 +266,14 @@ def test_two_are_compared(visit: Visit, two: tuple[str, str]) -> None:
     expect(visit.page.get_by_role("list", name="Examples")).to_have_count(2)
     first = visit.page.get_by_role("list", name="Heads found").get_by_role("listitem").first
     expect(first).to_contain_text(re.compile("[+\N{MINUS SIGN}]"))
+    listed = visit.page.get_by_role("list", name="Heads found").get_by_role("listitem")
+    largest = listed.all_inner_texts()
+    visit.page.get_by_role("button", name="smallest first").click()
+    expect(visit.page.get_by_text("Differences, smallest first")).to_be_visible()
+    assert not set(listed.all_inner_texts()) & set(largest)
+    visit.page.get_by_role("searchbox").fill("layer = 5")
+    visit.page.get_by_role("searchbox").press("Enter")
+    expect(visit.page.get_by_role("heading", name=re.compile("Head 5"))).to_have_count(2)
 
 
 def test_cancelled_and_gone_on_with(visit: Visit, server: Server) -> None:

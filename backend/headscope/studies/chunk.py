@@ -173,7 +173,8 @@ class _ChunkReduction:
             )
         except INPUT_ERRORS as error:
             return error
-        times = {**outcome.timing_ms, "effects": 1e3 * (time.perf_counter() - started)}
+        spent = 1e3 * (time.perf_counter() - started)
+        times = {**outcome.timing_ms, "effects": spent, "total": outcome.timing_ms["total"] + spent}
         return replace(outcome, measures={**outcome.measures, **effects}, timing_ms=times)
 
     def _keep(self, row: Row, outcomes: Sequence[tuple[pipeline.Outcome, MemorySink]]) -> None:

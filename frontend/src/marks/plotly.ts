@@ -4,6 +4,8 @@ import { overlaps, type Spot } from '../lib/maths/highlight'
 
 interface Point {
   customdata?: unknown
+  /** Its trace. */
+  data?: { meta?: { variant?: number } }
 }
 interface Events {
   on(name: 'plotly_click' | 'plotly_hover', call: (event: { points: Point[] }) => void): void
@@ -75,8 +77,8 @@ export async function drawFigure(to: HTMLElement, { data, layout }: PlotlyFigure
   )
   if (!first) return
   drawn.on('plotly_click', ({ points }) => {
-    const spot = spotOf(points[0]?.customdata)
-    if (spot) surface.onchoose(spot)
+    const [spot, variant] = [spotOf(points[0]?.customdata), points[0]?.data?.meta?.variant]
+    if (spot) surface.onchoose({ ...spot, ...(variant === undefined ? {} : { variant }) })
   })
   drawn.on('plotly_hover', ({ points }) => {
     const spot = spotOf(points[0]?.customdata)

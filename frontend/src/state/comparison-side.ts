@@ -25,7 +25,7 @@ export function nameSides(one: Analysis, other: Analysis, { models, mechanisms }
   const mechanism = ({ mechanism: name, params }: Analysis) =>
     (mechanisms.find((item) => item.name === name)?.title ?? name) + settings(params)
   const read = ({ text, textPair }: Analysis) => (one.text === other.text ? textPair : text)
-  const from = difference(read(one), read(other))
+  const from = difference(read(one), read(other), LONGEST)
   const text = (of: Analysis) =>
     isolate(`\u201c${from > 0 ? '\u2026' : ''}${wholeWords(read(of).slice(from).trim())}\u201d`)
   const masked = ({ mask }: Analysis) => (mask.length > 0 ? 'masked' : 'unmasked')
@@ -50,13 +50,15 @@ function wholeWords(text: string): string {
   return end > 0 ? `${text.slice(0, end)} \u2026` : shorten(text, LONGEST)
 }
 
-/** Where two texts begin to differ, less the previous word. */
-function difference(one: string, other: string): number {
+/** Where the word begins in which two texts begin to differ, or the previous word if both fit into `most` characters. */
+function difference(one: string, other: string, most: number): number {
   let end = 0
   while (end < one.length && one[end] === other[end]) end++
   const before = one.slice(0, end)
   const word = before.lastIndexOf(' ') + 1
-  return before.slice(0, Math.max(0, word - 1)).lastIndexOf(' ') + 1
+  const previous = before.slice(0, Math.max(0, word - 1)).lastIndexOf(' ') + 1
+  const ends = [one, other].map((text) => (text.indexOf(' ', word) < 0 ? text.length : text.indexOf(' ', word)))
+  return Math.max(...ends) - previous <= most ? previous : word
 }
 
 function settings(params: Record<string, unknown>): string {

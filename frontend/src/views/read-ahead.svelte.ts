@@ -29,7 +29,8 @@ export function readAhead(open: () => Open): void {
       const others = lenses.filter((name) => name !== lens)
       const near = neighbours(head, analysis)
       const likely = [...others.map((name) => [name, head] as const), ...near.map((next) => [lens, next] as const)]
-      for (const [name, at] of likely.slice(0, maps.spare(lens))) if (!until.aborted) await maps.wantMap(name, at, until)
+      for (const [name, at] of likely.slice(0, maps.spare(lens)))
+        if (!until.aborted) await maps.wantMap(name, at, until)
     }
     const timer = setTimeout(() => void ahead(), analysis.tokens.length > LONG ? REST_MS.long : REST_MS.short)
     return () => {

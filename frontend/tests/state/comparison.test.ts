@@ -198,6 +198,11 @@ describe('names', () => {
     ])
     expect(nameSides(one, jump, catalogue)).toEqual(['Softmax', 'Jump (order 2)'])
     expect(nameSides(one, text, catalogue)).toEqual(['“…the river bank.”', '“…the sandy bank.”'])
+    const long = ['mischievous xylophonist', 'cheerful xylophonist'].map((end) => ({
+      ...one,
+      text: `The unbelievably ${end}`,
+    }))
+    expect(nameSides(long[0], long[1], catalogue)).toEqual(['“…mischievous …”', '“…cheerful xylophonist”'])
   })
 })
 

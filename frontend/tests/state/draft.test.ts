@@ -28,3 +28,14 @@ it('looks up what a model supports beside what else it does, whose words stay', 
   await draft.ask('gpt2')
   expect(draft.error).toBe('Error: No columns.')
 })
+
+it('shows no data set that is not chosen any longer', async () => {
+  const studies = fixedStudies('some')
+  const selection = new StudySelection('#study=new&draft={"dataset":"words.tsv"}')
+  const draft = new Draft(studies, selection, async () => [SUPPORT], String)
+  await draft.learn()
+  expect(draft.dataset?.name).toBe('reviews/dev.tsv')
+  selection.read('#study=new')
+  await draft.learn()
+  expect(draft.dataset).toBeUndefined()
+})

@@ -341,6 +341,20 @@ def test_head_entropy_has_a_row_of_panels_per_variant(study: Any) -> None:
     assert len(study.figure("head-entropy").layout.annotations) == 4
 
 
+@variants("name", ["residual-ratio", "mixing-ratio", "pattern-grid", "head-entropy"])
+def test_marks_name_their_variant(study: Any, name: str) -> None:
+    """The page opens a mark's head in the variant that it is about."""
+    marked = [trace for trace in study.figure(name).to_dict()["data"] if trace.get("customdata") is not None]
+    assert {trace["meta"]["variant"] for trace in marked} == {0, 1}
+    second = study.figure(name, **({"variant": 1} if name == "head-entropy" else {})).to_dict()["data"][-1]
+    assert second["meta"]["variant"] == 1
+
+
+def test_the_forward_pass_is_its_own_measure(study: Any) -> None:
+    """Of costs: the factor is that of a pass with the lens to one without."""
+    assert [row["factor"] for row in rows(study, "lens-cost") if row["part"] == "forward pass"] == [1, 1]
+
+
 def test_the_axis_of_the_residual_ratio_holds_its_bands(study: Any) -> None:
     figure = study.figure("residual-ratio")
     low, high = (10**end for end in figure.layout.yaxis.range)

@@ -61,7 +61,6 @@ async def export_file(
         str,
         Query(
             max_length=4_000,
-            pattern=r"^$|^\d{1,5}\.\d{1,5}(,\d{1,5}\.\d{1,5})*$",
             description="The heads that the file has, such as 4.5,7.2; all by default. HeadVis needs all.",
         ),
     ] = "",

@@ -19,6 +19,8 @@ from .panels import Panel, arrange_panels, color_scale, head_columns, head_grid,
 # Heads with the largest effects that the sentence names.
 NAMED = 3
 SHARE = "target raised"
+# Numbers of layers along the axes of all grids below each other.
+LABELS = 14
 
 
 def draw_effects(study: StudySummary, params: VariantParams, palette: Palette) -> Drawing:
@@ -38,7 +40,7 @@ def draw_effects(study: StudySummary, params: VariantParams, palette: Palette) -
             # Both scales have a middle that says nothing: no effect, and half of the inputs.
             diverging = {"colorscale": color_scale(palette, -1.0)}
             cells = head_grid(palette, found, layers, heads, what=what, bounds=bounds) | diverging
-            down = layer_rows(palette, layers, "layer" if what == "logits" else "")
+            down = layer_rows(palette, layers, "layer" if what == "logits" else "", max(2, LABELS // len(methods)))
             panels.append(Panel(f"{title}: {what}", [cells], across, down, has_color_bar=True))
         low, high = stat.interval()
         rows += [

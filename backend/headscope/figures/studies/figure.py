@@ -90,6 +90,11 @@ def variant_names(study: StudySummary) -> list[str]:
     return _mechanism_names([variant["mechanism"] for variant in study.variants])
 
 
+def of_variant(traces: Iterable[dict[str, Any]], number: int) -> list[dict[str, Any]]:
+    """Return traces that say which variant they are about: the page opens its heads when a mark is clicked."""
+    return [{**trace, "meta": {"variant": number}} for trace in traces]
+
+
 def _mechanism_names(chosen: list[dict[str, Any]]) -> list[str]:
     """Return the names of mechanisms; if they are one mechanism, with the parameters that differ."""
     names = [str(mechanism["name"]) for mechanism in chosen]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from ...core.csv_text import Cell
 from ...studies.results.summary import Means, StudySummary, mean_over, pick_column
 from ..figure import Drawing
 from ..theme import ABOVE, Palette, describe_values, head_dots, positions, rows_by_head, value_axis
-from .figure import CLS, INTERVAL_TIP, SEP, EitherVariantParams, StudyFigure, tips_by_head, variant_names
+from .figure import CLS, INTERVAL_TIP, SEP, EitherVariantParams, StudyFigure, of_variant, tips_by_head, variant_names
 from .lines import bands_first, draw_line
 from .panels import Panel, arrange_panels
 
@@ -24,7 +25,7 @@ def draw_head_entropy(study: StudySummary, params: EitherVariantParams, palette:
     """Draw for each variant a dot per head at its mean entropy (left) and its attention to [CLS] and [SEP] (right), with lines at the means of the layers."""
     study.variant(params.variant or 0)
     panels, rows, words = list[Panel](), list[list[Cell]](), list[str]()
-    several = len(study.variants) > 1
+    several, legend = len(study.variants) > 1, False
     for number, name in enumerate(variant_names(study)):
         if params.variant not in (None, number):
             continue
@@ -37,15 +38,18 @@ def draw_head_entropy(study: StudySummary, params: EitherVariantParams, palette:
         }
         special = {token: each for token, each in special.items() if np.isfinite(each.mean).any()}
         where = f", {name}" if several else ""
-        panels += [
-            _dots_panel(f"Entropy{where}", {"entropy": entropy}, variant, palette, named=False),
-            _dots_panel(f"Special tokens{where}", special, variant, palette, named=len(panels) == 0),
-        ]
+        shown = {"Entropy": {"entropy": entropy}, **({"Special tokens": special} if special else {})}
+        for title, found in shown.items():
+            panel = _dots_panel(f"{title}{where}", found, variant, palette, named=found is special and not legend)
+            panels.append(replace(panel, traces=of_variant(panel.traces, number)))
+        legend = legend or bool(special)
         numbers = {"entropy": entropy, **{f"attention to {token}": each for token, each in special.items()}}
         for what, each in numbers.items():
             rows += [[name, what, *row] for row in rows_by_head(layers, heads, each.mean, *each.interval())]
         what = f"Mean entropy of the heads in nats{f' with {name}' if several else ''}"
         words.append(describe_values(what, layers, _by_layer(entropy).mean.tolist(), "layer"))
+        if not special:
+            words.append(f"The inputs{f' of {name}' if several else ''} have no special tokens.")
     traces, arranged = arrange_panels(palette, panels, 2, legend={**ABOVE, "y": 1.12})
     return Drawing(
         traces, arranged, " ".join(words), ("variant", "number", "layer", "head", "mean", "low", "high"), rows

@@ -26,7 +26,8 @@ def draw_lens_cost(study: StudySummary, params: NoParams, palette: Palette) -> D
         for part, ms in parts.items():
             names.append(f"{part}, {variant}" if len(study.variants) > 1 else part)
             times.append(ms / study.inputs)
-            numbers = [ms / 1e3, ms / study.inputs, ms / forward, (forward + ms) / forward]
+            together = forward if part == "forward pass" else forward + ms
+            numbers = [ms / 1e3, ms / study.inputs, ms / forward, together / forward]
             rows.append([variant, part, *to_json(numbers, 7)])
         shown = [f"{part} {format_number(ms / forward)}" for part, ms in parts.items() if part != "forward pass"]
         words.append(f"{variant}: {', '.join(shown)}")

@@ -12,7 +12,7 @@ from ...core.declarations import NoParams
 from ...studies.results.summary import Means, StudySummary, mean_over, pick_column
 from ..figure import Drawing
 from ..theme import ABOVE, Palette, describe_values, layout, log_axis, positions, to_json, value_axis
-from .figure import CLS, INTERVAL_TIP, SEP, StudyFigure, VariantParams, describe_interval, variant_names
+from .figure import CLS, INTERVAL_TIP, SEP, StudyFigure, VariantParams, describe_interval, of_variant, variant_names
 from .panels import Panel, arrange_panels
 
 
@@ -71,7 +71,8 @@ def draw_residual_ratio(study: StudySummary, params: NoParams, palette: Palette)
     found = [study.stat("residual_ratio", "weights", number).means for number in range(len(study.variants))]
     for number, (name, each) in enumerate(zip(variant_names(study), found, strict=True)):
         layers = study.variants[number]["layers"]
-        traces += draw_line(name, each, layers, (palette.more, palette.less)[number], palette, "residual ratio")
+        line = draw_line(name, each, layers, (palette.more, palette.less)[number], palette, "residual ratio")
+        traces += of_variant(line, number)
         rows += _rows_by_layer(name, layers, each)
         words.append(describe_values(f"Residual ratio of {name} after each layer", layers, each.mean.tolist(), "layer"))
     plotted = np.concatenate([part for each in found for part in (each.mean, *each.interval())])
@@ -109,7 +110,8 @@ def draw_mixing_ratio(study: StudySummary, params: NoParams, palette: Palette) -
         stat = study.stat("mixing_ratio", "norm-residual", number)
         found = study.stat("mixing_ratio", "norm-residual", number).means  # [L]
         layers = study.variants[number]["layers"]
-        traces += draw_line(name, found, layers, (palette.more, palette.less)[number], palette, "mixing ratio")
+        line = draw_line(name, found, layers, (palette.more, palette.less)[number], palette, "mixing ratio")
+        traces += of_variant(line, number)
         by_layer = zip(_rows_by_layer(name, layers, found), stat.low, stat.high, strict=True)
         rows += [[*row, *to_json(ends, 10)] for row, *ends in by_layer]
         whole = found.map(lambda each: mean_over(each, -1))

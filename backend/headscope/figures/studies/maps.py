@@ -16,7 +16,7 @@ from ...measures import MEASURES
 from ...studies.results.summary import StudySummary
 from ..figure import Drawing
 from ..theme import Palette, format_number, rows_by_head, to_json
-from .figure import MapParams, StudyFigure, VariantParams, comparable_lenses, variant_names
+from .figure import MapParams, StudyFigure, VariantParams, comparable_lenses, of_variant, variant_names
 from .panels import Panel, arrange_panels, color_range, color_scale, head_columns, layer_rows, name_axis
 
 NAME = "patterns"
@@ -169,9 +169,8 @@ def draw_pattern_grid(study: StudySummary, params: MapParams, palette: Palette) 
         names = np.where(inputs > 0, np.array(MEASURES[NAME].classes)[counts.argmax(-1)], "")
         shapes += _frames(names, end, palette)
         across, down = head_columns(palette, heads), layer_rows(palette, layers, "" if number else "layer")
-        panels.append(
-            Panel(title, [_draw_grid(palette, tiles), _draw_tips(layers, heads, names, shares)], across, down)
-        )
+        grid = of_variant([_draw_grid(palette, tiles), _draw_tips(layers, heads, names, shares)], number)
+        panels.append(Panel(title, grid, across, down))
         rows += [[title, *row] for row in _class_rows(layers, heads, names, shares)]
         parts = [f"{kind} {int((names == kind).sum())}" for kind in MEASURES[NAME].classes if (names == kind).any()]
         words.append(f"{title}: {', '.join(parts)} of {np.count_nonzero(inputs)} heads")

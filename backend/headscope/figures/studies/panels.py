@@ -10,7 +10,7 @@ import numpy as np
 
 from ...core.arrays import Array
 from ...studies.results.summary import Means
-from ..theme import Palette, layout, positions, to_json
+from ..theme import MAX_LABELS, Palette, layout, positions, to_json
 from .figure import INTERVAL_TIP, tips_by_head
 
 # Space between panels for their axes, as parts of the width and height.
@@ -111,9 +111,9 @@ def color_bar(palette: Palette, title: str, **at: Any) -> dict[str, Any]:
     return {"thickness": 8, "outlinewidth": 0, "ticks": "", "tickfont": font, "nticks": 5, **named, **at}
 
 
-def layer_rows(palette: Palette, layers: Sequence[int], title: str = "layer") -> dict[str, Any]:
+def layer_rows(palette: Palette, layers: Sequence[int], title: str = "layer", most: int = MAX_LABELS) -> dict[str, Any]:
     """Return the axis of layers of a grid of heads: layer 0 on top, as on the page."""
-    down = positions(palette, title, list(layers))
+    down = positions(palette, title, list(layers), most)
     return {**down, "range": [len(layers) - 0.5, -0.5], "showline": False, "ticks": ""}
 
 

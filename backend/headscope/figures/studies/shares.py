@@ -88,7 +88,7 @@ def _explain_equal(study: StudySummary, bars: list[StackedBar]) -> str:
     ]
     if not equal:
         return ""
-    width = study.variant(equal[0])["head_width"]
+    width = " or ".join(dict.fromkeys(str(study.variant(number)["head_width"]) for number in equal))
     return (
         " Weights and effective attention have equal bars: "
         f"of an input with no more tokens than the {width} dimensions of a head, both maps are usually the same."

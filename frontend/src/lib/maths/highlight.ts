@@ -17,6 +17,8 @@ export interface Highlight {
 export interface Spot {
   layer: number
   head: number | null
+  /** Of a study with two, if the point is about one of them. */
+  variant?: number
 }
 
 /** Whether one equals or contains the other. */

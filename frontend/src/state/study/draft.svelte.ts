@@ -129,7 +129,7 @@ export class Draft {
       this.#beside(async () => {
         this.known = await this.studies.datasets()
       }),
-      this.choices.dataset && this.look(),
+      this.look(),
     ])
   }
 
@@ -244,7 +244,7 @@ export class Draft {
 }
 
 /** A count as typed; null for none. */
-function countOf(text: string): number | null {
+export function countOf(text: string): number | null {
   const count = integerOf(text)
   return count !== null && count >= 1 ? count : null
 }
