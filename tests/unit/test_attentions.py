@@ -98,6 +98,16 @@ def test_causal_can_be_said() -> None:
         from_attentions(weights(), names(), causal=True)
 
 
+def test_causal_is_said_in_words_that_are_understood() -> None:
+    """False of numpy is False; anything else but a boolean is refused, as it would decide otherwise than meant."""
+    A = weights(rule="prefix")
+    assert not from_attentions(A, names(), causal=np.False_).causal
+    assert from_attentions(A, names(), causal=np.True_).causal
+    for causal in (0, 1, "no"):
+        with pytest.raises(InvalidRequest, match="causal must be True, False or None"):
+            from_attentions(A, names(), causal=causal)  # type: ignore[arg-type]
+
+
 def test_scattered_zeros_hide_nothing() -> None:
     """Small weights that are exactly 0 do not make a mask."""
     A = weights()
@@ -107,7 +117,7 @@ def test_scattered_zeros_hide_nothing() -> None:
     assert (from_attentions(A, names()).keys == N).all()
 
 
-@variants("form", ["numpy", "batch", "torch", "lists", "stacked", "half", "gradient"])
+@variants("form", ["numpy", "batch", "torch", "lists", "stacked", "half", "gradient", "sparse", "big", "long"])
 def test_every_form_of_array(form: str) -> None:
     """Arrays, tensors and lists give the same numbers."""
     plain = weights()
@@ -119,6 +129,9 @@ def test_every_form_of_array(form: str) -> None:
         "stacked": lambda: np.stack(plain),
         "half": lambda: [torch.as_tensor(one).bfloat16() for one in plain],
         "gradient": lambda: [torch.as_tensor(one).requires_grad_() for one in plain],
+        "sparse": lambda: [torch.as_tensor(one).to_sparse() for one in plain],
+        "big": lambda: [one.astype(">f4") for one in plain],
+        "long": lambda: [one.astype(np.longdouble) for one in plain],
     }[form]()
     a = from_attentions(given, names())
     np.testing.assert_allclose(a.maps["weights"], np.stack(plain), atol=4e-3 if form == "half" else 1e-7)
@@ -238,7 +251,7 @@ def test_unknown_methods_are_refused() -> None:
 
 
 def test_values_in_half_precision_decide_no_rank() -> None:
-    with pytest.raises(Unsupported, match="float32"):
+    with pytest.raises(Unsupported, match="Give weights and values that were computed in float32"):
         from_attentions(weights(), names(), [torch.as_tensor(one).bfloat16() for one in values()])
 
 

@@ -109,6 +109,8 @@ def test_pairs_of_bertviz_documentation(bert: Any) -> None:
     assert fields(view) == [{"head": "2.1", "theme": "dark"}]
     [b] = analyses(view)
     np.testing.assert_allclose(b.maps["weights"], a.maps["weights"], atol=1e-5)
+    with pytest.raises(InvalidRequest, match="no such head"):
+        neuron_view.show(model, "bert", tokenizer, "the rabbit", layer=99)
 
 
 @pytest.mark.parametrize("view", [head_view, model_view])
@@ -185,6 +187,8 @@ REJECTED: list[tuple[dict[str, Any], str]] = [
     ({"attention": (), "tokens": NAMES}, "no attention"),
     ({"attention": [None], "tokens": NAMES}, "eager"),
     ({"attention": [WEIGHTS[0][0]], "tokens": NAMES}, "one input"),
+    ({"attention": [WEIGHTS[0][:, :2], WEIGHTS[0]], "tokens": NAMES}, "different numbers of heads"),
+    ({"attention": [WEIGHTS[0], WEIGHTS[0][:, :2]], "tokens": NAMES}, "different numbers of heads"),
     ({"attention": WEIGHTS, "tokens": NAMES, "include_layers": [1]}, "include_layers"),
     ({"attention": WEIGHTS, "tokens": NAMES, "layer": 3}, "among those"),
     ({"attention": WEIGHTS, "tokens": NAMES, "heads": [4]}, "among those"),

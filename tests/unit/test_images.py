@@ -54,6 +54,23 @@ def test_sixteen_bits_keep_their_high_byte() -> None:
     assert np.asarray(images.read(pictures.sixteen_bit_colours()))[0].tolist() == [[0, 255, 128], [255, 0, 1]]
 
 
+def test_whole_numbers_of_eight_bits_stay(tmp_path: Path) -> None:
+    """Pillow converts to 32-bit whole numbers without scaling."""
+    grey = pictures.plain().convert("L")
+    expected = np.asarray(images.read(grey))
+    assert expected.max() > 0
+    np.testing.assert_array_equal(np.asarray(images.read(grey.convert("I"))), expected)
+
+
+def test_an_opened_image_that_cannot_be_read(tmp_path: Path) -> None:
+    """Pillow reads files when their pixels are needed."""
+    pictures.plain().save(tmp_path / "a.png")
+    data = (tmp_path / "a.png").read_bytes()
+    (tmp_path / "a.png").write_bytes(data[: len(data) // 2])
+    with Image.open(tmp_path / "a.png") as opened, pytest.raises(InvalidImage, match="cannot be read"):
+        images.read(opened)
+
+
 def test_turned_images_stand_upright() -> None:
     """EXIF orientation 6: what is stored at the left edge, top to bottom, is shown at the top, right to left."""
     stored, shown = np.asarray(pictures.plain(32, 16)), np.asarray(images.read(pictures.turned()))

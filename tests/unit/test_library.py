@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import pickle
 import subprocess
 import sys
@@ -12,6 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors import safe_open
+from safetensors.numpy import save_file
 from transformers import BertConfig, BertModel
 
 import headscope
@@ -164,9 +167,24 @@ def test_open_names_the_kind_of_file(minilm: Model, tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match=r"is a study. Open it with headscope.Study.open"):
         headscope.open(tmp_path / "study")
     for opens in (headscope.open, headscope.Study.open):
-        for path in (tmp_path / "nothing", tmp_path):
+        for path in (tmp_path / "nothing", tmp_path, "a" * 5000):
             with pytest.raises(InvalidRequest, match="no such file"):
                 opens(path)
+
+
+@pytest.mark.parametrize("change", [None, "shapes", "tokens", "map"])
+def test_open_refuses_what_is_not_complete(minilm: Model, tmp_path: Path, change: str | None) -> None:
+    """A document that is none, one without a part, and another map than it lists."""
+    headscope.analyze(minilm, "The cat sat.", lenses=("weights",), measures=()).save(tmp_path / "a")
+    with safe_open(tmp_path / "a", "numpy") as file:
+        metadata, arrays = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    document = json.loads(metadata["headscope"])
+    if change == "map":
+        arrays["map/weights"] = arrays["map/weights"][:, :6]
+    document = None if change is None else {**document, **({} if change == "map" else {change: None})}
+    save_file(arrays, tmp_path / "b", {**metadata, "headscope": json.dumps(document)})
+    with pytest.raises(InvalidRequest, match="not written by Headscope"):
+        headscope.open(tmp_path / "b")
 
 
 @pytest.mark.parametrize("content", [b"", b"not safetensors", b"\x08\0\0\0\0\0\0\0{}      "])

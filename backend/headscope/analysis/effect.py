@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -14,7 +15,7 @@ from ..core.attention import Kind
 from ..core.lazy import Tensor
 from ..core.tokens import TOKENS, Token
 from ..effects import EFFECTS
-from ..errors import InvalidRequest, OutOfMemory, Unsupported
+from ..errors import HeadscopeError, InvalidRequest, OutOfMemory, Unsupported
 from ..models.loading import Model
 from ..models.modules import is_out_of_memory
 from ..models.support import BEFORE_DECODER, check_softmax
@@ -28,7 +29,7 @@ REFERENCE_TOKENS = 512  # that are read of a reference text
 NO_ROOM = "There is not enough memory for this effect. Analyse fewer tokens."
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Effect:
     """What every head of a model does to a target. Positive: with the head, the logit or the difference is larger.
 
@@ -135,9 +136,13 @@ def compute(
     encoded = model.encode(**given)
     if request.against is not None and not isinstance(request.against, str) and _is_pictured(given):
         raise InvalidRequest("The other text goes beside the same image. Give it as text.", pointer="/against")
-    other = None if request.against is None else model.encode(**input_against(given, request.against))
+    if request.against is not None and model.facts.kind == "vision":
+        raise Unsupported("This model reads images, and the other input of patching is a text.", pointer="/against")
+    with _pointing_at("/against"):
+        other = None if request.against is None else model.encode(**input_against(given, request.against))
     longest = model.facts.max_tokens
-    reference = [model.encode(**input_for_reference(given, text, longest)) for text in request.reference or ()]
+    with _pointing_at("/reference"):
+        reference = [model.encode(**input_for_reference(given, text, longest)) for text in request.reference or ()]
     sites = examine(model, dtype, image)
     declared = EFFECTS[request.method.name]
     check_softmax(model.facts)
@@ -159,6 +164,16 @@ def compute(
             raise OutOfMemory(NO_ROOM) from None
         raise
     return _with_axes(judged, request, found)
+
+
+@contextmanager
+def _pointing_at(pointer: str) -> Iterator[None]:
+    """Have errors of another input point at its field instead of that of the input itself."""
+    try:
+        yield
+    except HeadscopeError as error:
+        error.pointer = pointer
+        raise
 
 
 def _with_axes(judged: JudgedInput, request: EffectRequest, found: MethodResult) -> Effect:

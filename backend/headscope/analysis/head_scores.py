@@ -29,7 +29,7 @@ from .request import AnalysisRequest, explain_missing
 from .result import MemorySink
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class HeadScores:
     """The score of every head in every battery, and its control: what it would get by chance on the same prompts.
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # it imports transformers, which those who only import headsc
     from ..models.loading import Model
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Predictions:
     """The k most likely tokens at every position, most likely first; of a classifier of whole inputs, the classes in one row.
 

@@ -96,7 +96,8 @@ def _examine(model: Model, pictured: bool) -> AttentionSites:
         raise ModelNotExact(
             f"The layers of this model that are quantised by {package} fail on this machine, or the model's eager attention does. Check the package's installation."
             if package
-            else "The model's eager attention fails on a short probe, so captured weights cannot be verified."
+            else "The model fails on a short probe with its eager attention, so captured weights cannot be verified."
+            + (" Some of its parts may not run in float64." if model.module.dtype == torch.float64 else "")
         ) from error
     found = returned_weights(theirs)
     faults = _faults(found, encoded, model)

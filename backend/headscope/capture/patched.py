@@ -24,7 +24,8 @@ PLAIN = Pass()
 class PatchedModule:
     """The attention of one module under a mechanism. A pass begins whenever the module's body is called.
 
-    `mechanism` returns the name and the current parameters, by which analyses of the module attend, too. `special_ids` are the tokens whose positions the mechanism may need. A pass carries state from layer to layer, so do not call the module from two threads
+    `mechanism` returns the name and the current parameters, by which analyses of the module attend, too.
+    `special_ids` are the tokens whose positions the mechanism may need. A pass carries state from layer to layer, so do not call the module from two threads
     at a time, and do not run a layer again on its own (gradient checkpointing).
     """
 

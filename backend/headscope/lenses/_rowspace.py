@@ -27,7 +27,7 @@ from ._gram import (
     squared_norms,
 )
 from ._interval import project_intervals
-from .base import ILL_CONDITIONED
+from .base import ILL_CONDITIONED, is_precise
 
 
 def project(weights: Tensor, values: Tensor, output: Tensor, keys: Keys, epsilon: float) -> Reading:
@@ -49,7 +49,7 @@ def project(weights: Tensor, values: Tensor, output: Tensor, keys: Keys, epsilon
 
 def require_precision(values: Tensor, epsilon: float) -> None:
     """Raise Unsupported if the arithmetic of values [G, K, D] is too coarse to decide a rank."""
-    if max(values.shape[1:]) * epsilon > 0.05:
+    if not is_precise(values, epsilon):
         raise Unsupported(
             "Effective attention needs values computed in float32 or wider: half precision is too coarse to decide a rank. "
             'Set dtype="float32".'

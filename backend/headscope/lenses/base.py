@@ -83,3 +83,8 @@ class Lens(Declaration):
 
     def describe(self) -> dict[str, Any]:
         return {**Declaration.describe(self), "signed": self.signed, "shape": self.shape}
+
+
+def is_precise(values: Tensor, epsilon: float) -> bool:
+    """Return whether the rank of values [G, K, D] can be decided in arithmetic with this machine epsilon."""
+    return max(values.shape[1:]) * epsilon <= 0.05

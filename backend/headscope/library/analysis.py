@@ -65,7 +65,7 @@ def _encoder() -> SentenceEncoder:
     return SentenceEncoder(Settings())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class GroupedMaps:
     """Maps by groups of tokens: `maps` lens -> [L, H, V, W], and the names of the groups along both axes."""
 
@@ -353,7 +353,7 @@ def open(path: str | Path) -> Analysis:  # noqa: A001 - the interface's name
         raise InvalidRequest("This file is a study. Open it with headscope.Study.open.")
     try:
         return _rebuild(found)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InvalidRequest("This file was not written by Headscope.") from error
 
 

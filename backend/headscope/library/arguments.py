@@ -20,6 +20,10 @@ from ..studies.data.rows import LARGEST_OUTPUT
 Method = str | Mapping[str, Any]
 # A token or class, by its text or number.
 Output = str | int
+# Problems of a value of another type, and what pydantic calls the types among which a value may choose.
+WRONG_TYPES = frozenset({"string_type", "list_type", "int_type", "model_type", "dict_type"})
+ANY_TYPE = frozenset({"str", "int", "constrained-str", "constrained-int"})
+NO_NAME = "Give a name, or a mapping with a name and parameters"
 DTYPES = get_args(AnalysisRequest.model_fields["dtype"].annotation)
 
 
@@ -38,12 +42,18 @@ def request_of(
 
 @contextmanager
 def validating() -> Iterator[None]:
-    """Raise InvalidRequest, with the first problem as one sentence, for values that pydantic rejects."""
+    """Raise InvalidRequest, with the first problem as one sentence, for values that pydantic rejects.
+
+    Where several types are allowed, the problem of the type that the value has comes before those of the others.
+    """
     try:
         yield
     except ValidationError as error:
-        first = error.errors()[0]
-        raise InvalidRequest(f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}.") from None
+        found = error.errors()
+        first = next((one for one in found if one["type"] not in WRONG_TYPES), found[0])
+        place = ".".join(str(part) for part in first["loc"] if part not in ANY_TYPE and "[" not in str(part))
+        message = NO_NAME if first["type"] == "union_tag_not_found" else first["msg"]
+        raise InvalidRequest(f"{place}: {message}." if place else f"{message}.") from None
 
 
 def choice(method: Method | None) -> Any:

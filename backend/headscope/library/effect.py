@@ -23,6 +23,7 @@ from .arguments import (
     number,
     numbers,
     outputs,
+    request_of,
     text_or_ids,
     texts,
     validating,
@@ -88,17 +89,20 @@ def effect(
             reference=texts(reference),
             predictions=number(predictions),
         )
-    given: dict[str, Any] = {
-        "text": text,
-        "text_pair": text_pair,
-        "token_ids": numbers(token_ids, "token_ids"),
-        "image": None if image is None else pack(image),
-        "target_ids": numbers(target_ids, "target_ids"),
-        "mask": numbers(mask, "mask"),
-        "max_tokens": None if max_tokens is None else count(max_tokens, "max_tokens", 1),
-    }
+    ids = {"token_ids": token_ids, "target_ids": target_ids, "mask": mask}
+    most = None if max_tokens is None else count(max_tokens, "max_tokens", 1)
+    given = _check_input(model, image, ids, text=text, text_pair=text_pair, max_tokens=most)
     pictured, matrices = image is not None and model.facts.kind != "vision", _matrices(model, request, jacobian_lens)
     return compute(model, given, request, kind=kind, dtype=dtype, image=pictured, matrices=matrices)
+
+
+def _check_input(model: Model, image: Any, ids: Mapping[str, Any], **texts: Any) -> dict[str, Any]:
+    """Return the arguments of Model.encode, checked as those of an analysis are. Raises InvalidRequest or InvalidImage."""
+    listed = {name: numbers(values, name) for name, values in ids.items()}
+    picture = None if image is None else pack(image)
+    given = request_of(None, ["weights"], [], model=model.name[:200], image=picture, **listed, **texts).input
+    del given["kind"]
+    return given
 
 
 def _matrices(

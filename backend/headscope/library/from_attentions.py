@@ -21,9 +21,11 @@ from ..analysis.reader import AnalysisTask, Reader
 from ..analysis.request import check_capabilities
 from ..analysis.result import MemorySink
 from ..analysis.warnings import find_warnings
+from ..core.arrays import Array
 from ..core.attention import BLOCK_BYTES, Keys, Kind, Layer, ResultWarning
 from ..core.tokens import Axes, Token, TokenKind
 from ..errors import InvalidRequest, Unsupported
+from ..lenses.base import is_precise
 from ..models.tokens import is_punctuation
 from .analysis import Analysis
 from .arguments import Method, numbers, request_of
@@ -96,6 +98,9 @@ def from_attentions(
     (1, 1, 2, 2)
     """
     started = time.perf_counter()
+    if not isinstance(causal, bool | np.bool_ | None):
+        raise InvalidRequest("causal must be True, False or None.", pointer="/causal")
+    causal = None if causal is None else bool(causal)
     given = _validate(attentions, tokens, values, key_tokens)
     rules = [_keys(weights, causal) for weights in given.weights]
     count, queries, keys = given.weights[0].shape
@@ -193,8 +198,10 @@ def _tensor(array: Any, name: str) -> tuple[Tensor, float]:
             f'{name} is missing. Load the model with attn_implementation="eager", so that it returns its attention.'
         )
     try:
-        tensor = array.detach().cpu() if isinstance(array, Tensor) else torch.from_numpy(np.array(array))
-    except (TypeError, ValueError):
+        tensor = array.detach().cpu().to_dense() if isinstance(array, Tensor) else torch.from_numpy(_native(array))
+        epsilon = torch.finfo(tensor.dtype if tensor.is_floating_point() else torch.float32).eps
+        tensor = tensor if tensor.is_complex() or tensor.dtype == torch.float64 else tensor.float()
+    except (TypeError, ValueError, RuntimeError):
         raise InvalidRequest(f"{name} is not an array of numbers.") from None
     if tensor.dim() == 4 and tensor.shape[0] == 1:
         tensor = tensor[0]
@@ -204,10 +211,15 @@ def _tensor(array: Any, name: str) -> tuple[Tensor, float]:
         )
     if tensor.is_complex():
         raise InvalidRequest(f"{name} is not an array of real numbers.")
-    tensor = tensor if tensor.is_floating_point() else tensor.float()
     if not bool(tensor.isfinite().all()):
         raise InvalidRequest(f"{name} contains NaN or infinity.")
-    return tensor if tensor.dtype == torch.float64 else tensor.float(), torch.finfo(tensor.dtype).eps
+    return tensor, epsilon
+
+
+def _native(array: Any) -> Array:
+    """Return an array that torch takes: in this machine's byte order, and at most 64 bits wide."""
+    found = np.array(array)
+    return found.astype(np.float64 if found.dtype.kind == "f" and found.itemsize > 8 else found.dtype.newbyteorder("="))
 
 
 def _check_rows(weights: Tensor, layer: int, epsilon: float) -> None:
@@ -272,6 +284,10 @@ def _find_missing(given: _AttentionArrays, rules: Sequence[Keys]) -> dict[str, s
     missing = dict(MISSING)
     if given.values is None:
         missing["values"] = "Only weights were given. Give the values of every layer as well."
+    elif not is_precise(given.values[0], given.epsilon):
+        missing["values"] = (
+            "Half precision is too coarse for it. Give weights and values that were computed in float32."
+        )
     if not given.axes.same:
         missing["same-tokens"] = "Queries and keys are different tokens."
     queries, keys = given.weights[0].shape[1:]

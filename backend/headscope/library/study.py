@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from os import PathLike
@@ -33,11 +34,20 @@ NOT_A_TEXT = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Study(StudySummary):
-    """Aggregates of many inputs through one model or two variants. Immutable; `id` identifies its content. See StudySummary for the arrays."""
+    """Aggregates of many inputs through one model or two variants. Immutable; `id` identifies its content, and studies with the same id are equal.
+
+    See StudySummary for the arrays.
+    """
 
     id: str
+
+    def __eq__(self, other: object) -> bool:
+        return self.id == other.id if isinstance(other, Study) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.id)
 
     @property
     def request(self) -> dict[str, Any]:
@@ -90,12 +100,13 @@ class Study(StudySummary):
         found = read_saved(path)
         if found.document.get("kind_of") != "study":
             raise InvalidRequest("This file is not a study. Open an analysis with headscope.open.")
-        return cls(found.document, found.arrays, str(found.document.get("id", "")))
+        id_ = str(found.document.pop("id", ""))
+        return cls(found.document, found.arrays, id_)
 
 
 def read_saved(path: str | Path) -> export.Flat:
     """Read a file with an analysis or a study. Raises InvalidRequest if there is none, or another program wrote it."""
-    if not isinstance(path, (str, PathLike)) or not Path(path).is_file():
+    if not isinstance(path, (str, PathLike)) or not os.path.isfile(path):  # noqa: PTH113 - a Path raises OSError for names that are too long
         raise InvalidRequest("There is no such file. Pass the name of one that save has written.")
     try:
         return export.read_safetensors(Path(path))

@@ -30,7 +30,7 @@ from ..figures.theme import PALETTES, layout, to_json, value_axis
 from ..measures import MEASURES
 from ..models.loading import DTYPES, Model, wrap
 from ..query.search import token_mean
-from .arguments import check_theme, count, items, request_of
+from .arguments import check_theme, count, items, numbers, request_of
 
 logger = logging.getLogger("headscope")
 
@@ -206,7 +206,7 @@ class AttentionCallback(TrainerCallback):  # type: ignore[misc]
                 model=model.name[:200],
                 dtype=dtype,
                 maps=False,
-                **({"text": one} if isinstance(one, str) else {"token_ids": list(one)}),
+                **({"text": one} if isinstance(one, str) else {"token_ids": numbers(one, "inputs")}),
             )
             for one in self._inputs
         ]

@@ -84,7 +84,10 @@ def read(image: Any) -> Image.Image:
         return _of_array(image)
     if isinstance(image, Image.Image):
         _check_size(*image.size)
-        return _upright(image)
+        try:
+            return _upright(image)
+        except (OSError, ValueError) as error:  # it is read now, from a file that may be closed or truncated
+            raise _wrong("The image cannot be read, or has a mode that Pillow does not convert to RGB.") from error
     if isinstance(image, str):
         data = unpack(image)
     elif isinstance(image, Path):
@@ -251,6 +254,8 @@ def _upright(image: Image.Image) -> Image.Image:
         image = ImageOps.exif_transpose(image)
     if image.mode.startswith("I") or image.mode == "F":  # 16 bits, which convert() would clip at 255
         values = np.asarray(image)
+        if image.mode == "I" and 0 <= values.min() <= values.max() <= 255:
+            return _of_array(values.astype(np.uint8))
         if image.mode == "F" or values.min() < 0 or values.max() > 65_535:
             raise _wrong("The image has an unusual pixel format. Save it as 8-bit PNG or JPEG.")
         return _of_array((values >> 8).astype(np.uint8))

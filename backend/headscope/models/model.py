@@ -73,9 +73,8 @@ class Model:
     @property
     def facts(self) -> Facts:
         """What its configuration tells, with the mechanism that attend_by or learn_pasta has put in place."""
-        current = getattr(self.module, CURRENT_MECHANISM, None)
-        mechanism = current() if current else None
-        return self.configured if mechanism is None else replace(self.configured, mechanism=mechanism)
+        mechanism: dict[str, Any] = getattr(self.module, CURRENT_MECHANISM, dict)()
+        return replace(self.configured, mechanism=mechanism) if mechanism else self.configured
 
     @property
     def digest(self) -> str:
@@ -114,11 +113,9 @@ class Model:
     def width(self) -> int:
         """Width of the hidden states (of the decoder, if the stacks differ)."""
         config = self.module.config
-        for part in (config, getattr(config, "text_config", None), getattr(config, "decoder", None)):
-            for name in ("hidden_size", "d_model"):
-                if isinstance(found := getattr(part, name, None), int):
-                    return found
-        return 0
+        parts = (config, getattr(config, "text_config", None), getattr(config, "decoder", None))
+        found = (getattr(part, name, None) for part in parts for name in ("hidden_size", "d_model"))
+        return next((one for one in found if isinstance(one, int)), 0)
 
     @property
     def vocabulary(self) -> int:

@@ -295,8 +295,11 @@ def read_safetensors(path: Path) -> Flat:
             factored = {lens: _join_heads(document, lens, heads, found["factors"]) for lens, heads in described.items()}
             maps = found["map"] | factored
             # A safetensors file has its tensors in an order of its own.
-            return Flat(document, found[""], {lens: maps[lens] for lens in sorted(maps, key=document["lenses"].index)})
-    except (KeyError, TypeError, OSError, ValueError, SafetensorError) as error:
+            kept = {lens: list(document["shapes"][lens]) for lens in document.get("kept", ())}
+            if {lens: list(one.shape) for lens, one in maps.items()} != kept:
+                raise ValueError("other maps than the document lists")
+            return Flat(document, found[""], {lens: maps[lens] for lens in kept})
+    except (KeyError, TypeError, AttributeError, OSError, ValueError, SafetensorError) as error:
         raise ValueError("not a file that Headscope wrote") from error
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import pytest
 import headscope
 from headscope.analysis.effect_request import EffectRequest
 from headscope.errors import InvalidRequest
+from tests.support.variants import variants
 
 from .test_contribution import TOKENS
 
@@ -66,3 +68,28 @@ def test_an_id_depends_on_what_is_asked() -> None:
     ]
     keys = [EffectRequest.model_validate(one).key("a", "m") for one in others]
     assert len({*keys, EffectRequest().key("b", "m"), EffectRequest().key("a", "n")}) == len(others) + 2
+
+
+@variants(
+    ("given", "said"),
+    [
+        ({"token_ids": [101, 102]}, "Give one of text"),
+        ({"text": None, "text_pair": "it", "token_ids": [101, 102]}, "text_pair needs a text"),
+        ({"text": 5}, "text: Input should be a valid string"),
+        ({"method": {}}, "method: Give a name, or a mapping"),
+        ({"against": []}, "against: List should have at least 1 item"),
+    ],
+    ids=str,
+)
+def test_effects_of_inputs_that_do_not_fit(minilm: headscope.Model, given: dict[str, Any], said: str) -> None:
+    """They are refused as those of analyses are, and nothing that was given is left out."""
+    with pytest.raises(InvalidRequest, match=said):
+        headscope.effect(minilm, **{"text": "A text.", **given})
+
+
+@variants(("name", "value"), [("against", ""), ("against", "a\0"), ("reference", ["a\0"])], ids=str)
+def test_errors_of_another_text_point_at_it(minilm: headscope.Model, name: str, value: Any) -> None:
+    method = "patching" if name == "against" else {"name": "ablation", "how": "reference"}
+    with pytest.raises(InvalidRequest) as refused:
+        headscope.effect(minilm, "A text.", method=method, **{name: value})
+    assert refused.value.pointer == f"/{name}"

@@ -282,6 +282,7 @@ def test_saved_and_opened(study: Any, tmp_path: Path) -> None:
     study.save(tmp_path / "study.safetensors")
     opened = headscope.Study.open(tmp_path / "study.safetensors")
     assert opened.id == study.id
+    assert (opened, hash(opened), opened.document) == (study, hash(study), study.document)
     same(opened, study)
     with pytest.raises(InvalidRequest):
         headscope.Study.open(Path(__file__))

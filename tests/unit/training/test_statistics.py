@@ -223,6 +223,7 @@ def test_what_cannot_be_watched(tmp_path):
         {"inputs": []},
         {"inputs": "A text."},
         {"inputs": [[10**6]]},
+        {"inputs": [5]},
     ):
         with pytest.raises(InvalidRequest):
             headscope.watch_training(trainer, **{"inputs": INPUTS, **given})

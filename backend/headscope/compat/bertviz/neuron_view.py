@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...errors import InvalidRequest
 from ...library.analysis import analyze, load
 from ...library.notebook import NotebookView
 from ..views import AttentionView, check_choice, deliver
@@ -28,5 +29,8 @@ def show(
     """
     check_choice(display_mode, ("dark", "light"), "display_mode")
     a = analyze(load(model, tokenizer), sentence_a, sentence_b or None, lenses=("weights",))
-    viewer = NotebookView(a.id, a.source, {"head": f"{layer or 0}.{head or 0}", "theme": display_mode})
+    opened = f"{layer or 0}.{head or 0}"
+    if opened not in a.head_names:
+        raise InvalidRequest("The model has no such head. Choose another layer and head.", pointer="/head")
+    viewer = NotebookView(a.id, a.source, {"head": opened, "theme": display_mode})
     return deliver(AttentionView({"": viewer}), html_action)

@@ -155,6 +155,10 @@ def _viewer(given: _AttentionInput, choice: _HeadChoice) -> tuple[NotebookView, 
             "Each layer needs an array [1, heads, queries, keys]. Give one input at a time, from a model with output_attentions=True."
         )
     layers = _included(choice.include_layers, len(given.attention), "include_layers")
+    if any(np.shape(given.attention[layer]) != shape for layer in layers):
+        raise InvalidRequest(
+            "The layers have different numbers of heads or tokens. Give layers of the same shape, for example those of include_layers."
+        )
     heads = _included(choice.include_heads, shape[1], "include_heads")
     first = layers[0] if choice.layer is None else choice.layer
     opened = numbers(choice.heads, "heads") or heads[:1]
