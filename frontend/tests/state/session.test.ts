@@ -4,7 +4,9 @@ import type { Run } from '../../src/lib/data/analysis'
 import { type Source, SourceError } from '../../src/lib/data/source'
 import { partName } from '../../src/lib/maths/details'
 import { Maps } from '../../src/state/maps.svelte'
+import type { OpenAnalysis } from '../../src/state/open-analysis'
 import { Session } from '../../src/state/session.svelte'
+import { readVisible } from '../../src/state/visible-map'
 import { request } from '../support/request'
 
 const session = (over: Partial<Source> = {}, delayMs = 0) => new Session({ ...fixedSource(delayMs), ...over })
@@ -76,9 +78,10 @@ describe('Maps', () => {
         undefined: null,
       }
       const failed = vi.fn()
-      const about = () => ({ maps: { weights: info } })
+      const analysis = { maps: { weights: info } }
+      const about = () => analysis
       const maps = new Maps({ ...fixedSource(), map, ...over }, 'id', failed, new AbortController().signal, about)
-      return { maps, seen, failed }
+      return { maps, seen, failed, analysis }
     }
 
     it('reads of a large map what a window shows, unless all of it is here', async () => {
@@ -98,6 +101,21 @@ describe('Maps', () => {
       const small = long(1, { mapPart })
       await small.maps.wantDetail('weights', at(2), window)
       expect(parts).toHaveLength(1)
+    })
+
+    it('reads what a window shows before the overview, and nothing more once its head is left', async () => {
+      const parts: string[] = []
+      const mapPart: Source['mapPart'] = async (_id, _lens, { head }, { pool }) => {
+        parts.push(`${head}/${pool}`)
+        if (head === 1) left.abort()
+        return { data: new Float32Array(4), rows: 2, cols: 2, exact: false, pool }
+      }
+      const { maps, analysis } = long(64, { mapPart })
+      const [window, left] = [{ top: 0, left: 0, size: 0.1 }, new AbortController()]
+      const shown = { analysis, maps } as unknown as OpenAnalysis
+      await readVisible(shown, 'weights', at(0), window, left.signal)
+      await readVisible(shown, 'weights', at(1), window, left.signal)
+      expect(parts).toEqual(['0/1', '0/4', '1/1'])
     })
 
     it('stops reading the overview and the sums of a head that is left, which is no failure', async () => {

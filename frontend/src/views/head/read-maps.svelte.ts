@@ -2,10 +2,10 @@
 import { untrack } from 'svelte'
 import { afterPaint } from '../../lib/drawing/frame'
 import type { Axes } from '../../lib/maths/axis'
-import { isLarge } from '../../lib/maths/details'
 import type { Window } from '../../lib/maths/raster'
 import type { ComparisonSide } from '../../state/comparison-side'
 import { mapKey } from '../../state/folded-maps.svelte'
+import { readVisible } from '../../state/visible-map'
 import type { Panels } from './panels.svelte'
 
 /** A window that has not moved for this long is read. */
@@ -63,11 +63,10 @@ export function readMaps(panels: Panels, window: () => Window): void {
   })
 }
 
-/** What is visible of a large map is there sooner than all of it, or an overview of that; a map that is folded where it is kept comes first. */
+/** A map that is folded where it is kept comes first. */
 async function readMap(side: Side, window: Window, axes: Axes | null | undefined, until: AbortSignal): Promise<void> {
   const { shown, lens, head } = side
-  const { analysis, maps } = shown
-  if (axes) await maps.folded.want(lens, head, axes)
-  else if (window.size < 1 && isLarge(analysis.maps[lens]?.shape)) await maps.wantDetail(lens, head, window, until)
-  if (!until.aborted) await maps.wantMap(lens, head, until)
+  if (!axes) return readVisible(shown, lens, head, window, until)
+  await shown.maps.folded.want(lens, head, axes)
+  if (!until.aborted) await shown.maps.wantMap(lens, head, until)
 }
