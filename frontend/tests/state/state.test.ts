@@ -113,6 +113,17 @@ describe('Cache', () => {
     expect(signals.map(({ aborted }) => aborted)).toEqual([true, false])
   })
 
+  it('keeps what has arrived when its readers leave', async () => {
+    const cache = new Cache<number>(2)
+    const left = new AbortController()
+    let asked = 0
+    expect(await cache.get('a', async () => ++asked, left.signal)).toBe(1)
+    left.abort()
+    await new Promise((resolve) => setTimeout(resolve))
+    expect(await cache.get('a', async () => ++asked, new AbortController().signal)).toBe(1)
+    expect(cache.peek('a')).toBe(1)
+  })
+
   it('keeps what is still on its way, and what it was made of goes first', async () => {
     const cache = new Cache<number>(1, 2, (size) => size)
     const whole = cache.get('whole', async () => {

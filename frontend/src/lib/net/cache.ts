@@ -58,6 +58,8 @@ export class Cache<T> {
   }
 
   #settle(key: string, made: Promise<T>, value: T): void {
+    // What has arrived stays, whoever leaves.
+    this.#requests.delete(made)
     if (this.#entries.get(key) !== made) return
     // Its arrival is a use, as otherwise the parts that it was made of would evict it.
     this.#entries.delete(key)
