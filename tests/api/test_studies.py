@@ -48,7 +48,8 @@ def test_a_study(server: Server) -> None:
     assert [(one["model"], len(one["layers"]), len(one["heads"])) for one in document["variants"]] == [("bert", 2, 4)]
     again = server.post({**ASKED, "dataset": document["dataset"]["id"]}, "/studies")
     assert (again.status_code, again.json()["id"]) == (200, id_)
-    assert id_ in [item["id"] for item in server.get("/studies").json()["items"]]
+    (listed,) = [item for item in server.get("/studies").json()["items"] if item["id"] == id_]
+    assert listed["variants"] == [{"model": "bert", "mechanism": document["variants"][0]["mechanism"]}]
     assert id_ not in [item["id"] for item in server.get("/analyses").json()["items"]]
 
 

@@ -4,6 +4,7 @@ import type {
   BadRow,
   Dataset,
   DatasetItem,
+  ModelMechanism,
   ParseOptions,
   Report,
   Row,
@@ -41,11 +42,15 @@ const readStudyRun = ({ id, status, progress, error }: WireRun): StudyRun => ({
   error,
 })
 
-const readVariant = ({ model, mechanism: { name, ...params }, layers, heads }: Schemas['VariantSchema']): Variant => ({
+const readMechanism = ({ model, mechanism: { name, ...params } }: Schemas['ModelMechanism']): ModelMechanism => ({
   model,
   mechanism: { name, params },
-  layers,
-  heads,
+})
+
+const readVariant = (wire: Schemas['VariantSchema']): Variant => ({
+  ...readMechanism(wire),
+  layers: wire.layers,
+  heads: wire.heads,
 })
 
 const readReport = (wire: Schemas['StudyData']): Report => ({
@@ -77,7 +82,7 @@ const readItem = (wire: Schemas['StudyItem']): StudyItem => ({
   progress: readProgress(wire.progress),
   error: null,
   dataset: wire.dataset,
-  variants: wire.variants.map(readVariant),
+  variants: wire.variants.map(readMechanism),
   when: 1000 * wire.created,
 })
 

@@ -10,7 +10,7 @@ from ...jobs import ChunkState, Job
 from ...store import Stored
 from ...studies.figure_needs import drawable_figures
 from ...studies.results.tables import table_names
-from ..schemas.studies import StudyDocument, StudyEvent, StudyItem, StudyProgress
+from ..schemas.studies import ModelMechanism, StudyDocument, StudyEvent, StudyItem, StudyProgress
 from .analyses import to_problem
 
 PREFIX = "/api/v1/studies"
@@ -107,7 +107,7 @@ def to_item(job: Job, chunks: Sequence[ChunkState]) -> StudyItem:
             "status": status_of(job, chunks),
             "progress": to_progress(job, chunks),
             "dataset": planned["dataset"]["name"],
-            "variants": planned["variants"],
+            "variants": [{name: one[name] for name in ModelMechanism.model_fields} for one in planned["variants"]],
             "lenses": planned["lenses"],
             "measures": planned["measures"],
             "created": job.created,

@@ -48,11 +48,16 @@ class StudyData(Strict):
     bad_count: int
 
 
-class VariantSchema(Strict):
-    """A model under a mechanism. `layers` and `heads` are the indices of those studied; empty until the study is done."""
+class ModelMechanism(Strict):
+    """A model under a mechanism."""
 
     model: str
     mechanism: MechanismSchema
+
+
+class VariantSchema(ModelMechanism):
+    """A model under a mechanism. `layers` and `heads` are the indices of those studied; empty until the study is done."""
+
     layers: list[int]
     heads: list[int]
     head_width: int
@@ -118,7 +123,7 @@ class StudyItem(Strict):
     status: Status
     progress: StudyProgress
     dataset: str
-    variants: list[VariantSchema]
+    variants: list[ModelMechanism]
     lenses: list[str]
     measures: list[str]
     created: float

@@ -89,9 +89,12 @@ export interface StudyProgress {
   secondsLeft: number | null
 }
 
-export interface Variant {
+export interface ModelMechanism {
   model: string
   mechanism: Method
+}
+
+export interface Variant extends ModelMechanism {
   layers: number[]
   heads: number[]
 }
@@ -106,7 +109,7 @@ export interface StudyRun {
 /** A study in a list. */
 export interface StudyItem extends StudyRun {
   dataset: string
-  variants: Variant[]
+  variants: ModelMechanism[]
   /** Milliseconds since 1970. */
   when: number
 }
@@ -235,7 +238,7 @@ const settings = ({ name, params }: Method) => {
 }
 
 /** What tells the variants of a study apart: their models, unless these are the same. */
-export function variantNames(variants: readonly Variant[], titled: (model: string) => string): string[] {
+export function variantNames(variants: readonly ModelMechanism[], titled: (model: string) => string): string[] {
   const models = new Set(variants.map(({ model }) => model))
   if (variants.length > 1 && models.size === 1) return variants.map(({ mechanism }) => settings(mechanism))
   return variants.map(({ model, mechanism }) =>
@@ -244,7 +247,11 @@ export function variantNames(variants: readonly Variant[], titled: (model: strin
 }
 
 /** `dev.tsv · MiniLM`, or with both variants. */
-export function studyTitle(dataset: string, variants: readonly Variant[], titled: (model: string) => string): string {
+export function studyTitle(
+  dataset: string,
+  variants: readonly ModelMechanism[],
+  titled: (model: string) => string,
+): string {
   const models = new Set(variants.map(({ model }) => model))
   const names = variantNames(variants, titled).join(' and ')
   const of = variants.length > 1 && models.size === 1 ? `${titled(variants[0].model)}, ${names}` : names
