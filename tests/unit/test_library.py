@@ -314,16 +314,16 @@ def test_arguments_of_the_wrong_kind(minilm: Model, subtests: pytest.Subtests) -
     """Every method rejects them with a sentence that says what it takes."""
     a, s = headscope.analyze(minilm, "The cat."), headscope.study(minilm, ["The cat."], measures=("entropy",))
     refused: list[tuple[str, Callable[[Any], Any], Sequence[Any]]] = [
-        ('Groups are "word"', a.by, (5, None, [1, 2], [[1, 1.5]], [[[1]]], "words")),
+        ('Groups are "word"', a.by, (5, None, [1, 2], [[1, 1.5]], [[[1]]], "words", np.array(["word", "word"]))),
         ("A query is a text", a.find, (5, None)),
         ("A query or sentence is a text", a.ask, (5, None)),
-        ("does not include that lens, but", lambda lens: a.find(lens=lens), ("none", 5)),
-        ("Unknown figure. Available", a.figure, ("none", 5)),
+        ("does not include that lens, but", lambda lens: a.find(lens=lens), ("none", 5, ["weights"])),
+        ("Unknown figure. Available", a.figure, ("none", 5, ["entropy"])),
         ("The study has variants 0 to 0", lambda variant: s.stat("entropy", variant=variant), ("first", None, 1, 0.5)),
         ("There is no such file", headscope.open, (5, None, a)),
         ("An analysis is the result", headscope.show, (5, "a.safetensors")),
         ("An analysis is the result", lambda b: headscope.compare(a, b), (5, "a.safetensors")),
-        ("There is no such lens", lambda lens: headscope.compare(a, a, lens), ("none", 5)),
+        ("There is no such lens", lambda lens: headscope.compare(a, a, lens), ("none", 5, ["weights"])),
         ("labels must be a list", lambda labels: headscope.analyze(minilm, "A", labels=labels), (5, "NN")),
         ("batteries must be a list", lambda names: headscope.head_scores(minilm, names), (5, "induction")),
         ("dtype is float32 or float64", lambda dtype: headscope.effect(minilm, "A", dtype=dtype), ("bfloat16", [])),

@@ -20,7 +20,7 @@ FIGURES: dict[str, Figure] = {
 
 def find_figure(name: str) -> Figure:
     """Return a figure by name. Raises Unknown."""
-    if name not in FIGURES:
+    if name not in tuple(FIGURES):  # it may be a value that cannot be looked up
         raise Unknown("figure", f"Unknown figure. Available: {', '.join(FIGURES)}.", pointer="/figure")
     return FIGURES[name]
 

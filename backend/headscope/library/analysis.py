@@ -131,7 +131,7 @@ class Analysis(Result):
         >>> a.by("word").queries
         ['[CLS]', 'Tokenization', 'matters', '.', '[SEP]']
         """
-        if groups == "word":
+        if isinstance(groups, str) and groups == "word":
             (rows, queries), (columns, keys) = words.word_groups(self.tokens), words.word_groups(self.key_tokens)
             return GroupedMaps({lens: words.group(m, rows, columns) for lens, m in self.maps.items()}, queries, keys)
         if self.tokens != self.key_tokens:
@@ -168,7 +168,7 @@ class Analysis(Result):
         return self.tiles[lens]
 
     def _check_lens(self, lens: str) -> None:
-        if lens not in self.tiles:
+        if lens not in tuple(self.tiles):  # it may be a value that cannot be looked up
             known = ", ".join(self.tiles)
             raise Unknown("lens", f"This analysis does not include that lens, but {known}.", pointer="/lens")
 

@@ -32,7 +32,7 @@ def compare(a: Analysis, b: Analysis, lens: str = "weights") -> dict[str, Array]
     0.0
     """
     check_analysis(a, b)
-    if lens not in LENSES:
+    if lens not in tuple(LENSES):  # it may be a value that cannot be looked up
         raise Unknown("lens", f"There is no such lens. Choose one of {', '.join(LENSES)}.", pointer="/lens")
     if lens not in a.maps or lens not in b.maps:
         raise InvalidRequest("Both analyses need the maps of that lens. Run both with it, and with maps=True.")

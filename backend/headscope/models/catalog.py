@@ -122,7 +122,9 @@ class Catalog:
             if entry := self._entries.get(name):
                 return _located(name, entry)
             raise Unknown(
-                "model", "There is no model of that name. GET /api/v1/models lists the names.", pointer=pointer
+                "model",
+                "There is no model of that name. `headscope models` and GET /api/v1/models list the names.",
+                pointer=pointer,
             )
         if not HUB_ID.fullmatch(name) or not _is_hub_id(name):
             raise InvalidRequest("A model name is a catalogue name or a hub id such as org/name.", pointer=pointer)

@@ -147,4 +147,8 @@ def suggest(text: str, known: Iterable[str]) -> str:
     found = difflib.get_close_matches(text.lower(), names, n=3, cutoff=0.5)
     if found:
         return f"Did you mean {' or '.join(found)}?"
-    return f"Available: {', '.join(names)}." if len(names) <= 20 else "GET /api/v1/measures lists the measures."
+    return (
+        f"Available: {', '.join(names)}."
+        if len(names) <= 20
+        else "`headscope measures` and GET /api/v1/measures list them."
+    )
