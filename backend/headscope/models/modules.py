@@ -210,7 +210,7 @@ def converted(module: Any, dtype: torch.dtype) -> Iterator[None]:
     replaced: list[tuple[dict[str, Any], str, Tensor]] = []
     quantised, plain, offloaded = _sorted(module)
     large = widening.large_parts(module, plain, dtype)
-    with in_own_type(module, quantised, dtype), widening.widened(large, dtype):
+    with in_own_type(module, quantised, dtype), widening.widened(large, dtype), _experts_for(module, dtype):
         try:
             for tensor in _convertible(plain, dtype):
                 kept.append((tensor, tensor.data))
@@ -224,6 +224,20 @@ def converted(module: Any, dtype: torch.dtype) -> Iterator[None]:
                 tensor.data = data
             for table, name, tensor in replaced:
                 table[name] = tensor
+
+
+@contextmanager
+def _experts_for(module: Any, dtype: torch.dtype) -> Iterator[None]:
+    """Compute the experts of a mixture one by one in float64, which torch's grouped product does not take."""
+    grouped = [one for one in configurations(module) if getattr(one, "_experts_implementation", None) == "grouped_mm"]
+    chosen = grouped if dtype == torch.float64 else []
+    try:
+        for config in chosen:
+            config._experts_implementation_internal = "eager"  # noqa: SLF001 - as set_experts_implementation does
+        yield
+    finally:
+        for config in chosen:
+            config._experts_implementation_internal = "grouped_mm"  # noqa: SLF001
 
 
 def _sorted(module: Any) -> tuple[list[Any], list[Any], list[Any]]:

@@ -24,11 +24,12 @@ from .test_contribution import FAMILIES, SMALL, TOKENS, _t5, perturbed
 
 
 def separate(
-    model: Model, kind: str, how: str, judge: Callable[[Any], float], sets: Any = None, wide: bool = True, **inputs: Any
+    model: Model, kind: str, how: str, judge: Callable[[Any], float], sets: Any = None, **inputs: Any
 ) -> np.ndarray[Any, Any]:
-    """By how much the target falls in one pass per head, or per set of heads (layer, head), with the model's own attention; `wide` of a copy in float64."""
+    """By how much the target falls in one pass per head, or per set of heads (layer, head), of a copy in float64, with its own attention."""
     given = {name: torch.tensor([value]) for name, value in inputs.items()}
-    module = copy.deepcopy(model.module).double() if wide else model.module
+    module = copy.deepcopy(model.module).double()
+    module.set_experts_implementation("eager")  # torch multiplies groups of experts in float32 at most
     sites = examine(model).of(kind)
 
     def passed(*heads: tuple[int, int]) -> float:
@@ -166,10 +167,10 @@ def test_in_other_architectures(family: str) -> None:
     """Parallel blocks, experts, shared layers, gates, sums inside modules."""
     model, tokens = headscope.load(build(family).module), ids(9, 1)
     kind = examine(model).all[0].kind
-    wide = family != "mixtral"  # torch multiplies groups of experts in float32 at most
-    expected = separate(model, kind, "mean", lambda rows: float(rows[5, 7]), wide=wide, input_ids=tokens)
-    e = headscope.effect(model, token_ids=tokens, target=7, position=5, method="ablation")
-    np.testing.assert_allclose(e.effects, expected, rtol=1e-3, atol=2e-5 * max(1, np.abs(expected).max()))
+    expected = separate(model, kind, "mean", lambda rows: float(rows[5, 7]), input_ids=tokens)
+    for dtype, within in (("float32", 2e-5), ("float64", 1e-6)):
+        e = headscope.effect(model, token_ids=tokens, target=7, position=5, method="ablation", dtype=dtype)
+        np.testing.assert_allclose(e.effects, expected, rtol=50 * within, atol=within * max(1, np.abs(expected).max()))
 
 
 @pytest.mark.parametrize("tiny", mostly_long(TINY, "llama"), indirect=True)
