@@ -142,6 +142,8 @@ def study(
     options |= {"target": _target(options.pop("target"), options.pop("minus"))}
     options["reference"] = options["reference"] and read_lines(options["reference"])
     drawn = _parse_figures(figures)
+    if formats and not (drawn or listed):
+        raise click.UsageError("--format is for figures and tables. Name them with --figure and --table.")
     tabled = [name for name in listed if name in STUDY_FIGURES]
     only_figures = len(drawn) + len(listed) > 0 and tabled == list(listed)
     arguments = _arguments(options, only_named=only_figures or bool(options["effects"]))

@@ -113,6 +113,8 @@ def _matrices(
         return None
     if not getattr(request.method, "writes", 0):
         raise InvalidRequest(NOTHING_READ, pointer="/jacobian_lens")
+    if not isinstance(lens, (str, PathLike, Mapping)):
+        raise InvalidRequest("jacobian_lens is a file, or a matrix by layer.", pointer="/jacobian_lens")
     return read_jacobian_lens(lens if isinstance(lens, Mapping) else fspath(lens), model.width)
 
 

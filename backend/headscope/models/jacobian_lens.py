@@ -28,12 +28,16 @@ def read_jacobian_lens(given: str | Path | Mapping[int, Any], width: int) -> dic
     """
     found = dict(given) if isinstance(given, Mapping) else _read(Path(given))
     try:
-        matrices = {int(layer): torch.as_tensor(one, dtype=torch.float32) for layer, one in found.items()}
+        matrices = {int(layer): torch.as_tensor(one) for layer, one in found.items()}
     except (TypeError, ValueError):
         raise InvalidRequest(SHAPE, pointer=POINTER) from None
-    if not matrices or any(one.shape != (width, width) or not bool(one.isfinite().all()) for one in matrices.values()):
+    if not matrices or not all(_is_matrix(one, width) for one in matrices.values()):
         raise InvalidRequest(SHAPE, pointer=POINTER)
-    return matrices
+    return {layer: one.float() for layer, one in matrices.items()}
+
+
+def _is_matrix(one: Tensor, width: int) -> bool:
+    return one.shape == (width, width) and not one.is_complex() and bool(one.float().isfinite().all())
 
 
 def describe_jacobian_lens(path: Path) -> tuple[list[int], int]:

@@ -107,6 +107,10 @@ def test_refusals(tmp_path: Path) -> None:
         ("no file of a Jacobian lens", tmp_path / "missing.safetensors"),
         ("square matrix", {0: torch.eye(31), 1: torch.eye(32)}),
         ("square matrix", {0: "x"}),
+        ("square matrix", dict.fromkeys(range(3), torch.eye(32, dtype=torch.complex64))),
+        ("square matrix", dict.fromkeys(range(3), 1e300 * torch.eye(32, dtype=torch.float64))),
+        ("a file, or a matrix by layer", list(lens(3).values())),
+        ("a file, or a matrix by layer", b"lens.safetensors"),
         ("lacks matrices", {1: torch.eye(32)}),
     ):
         with pytest.raises(InvalidRequest, match=match):
