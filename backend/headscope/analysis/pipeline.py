@@ -108,7 +108,7 @@ def _recipe_of(model: Model, known: dict[tuple[int, ...], _Recipe], request: Ana
     """Return the recipe of a request, made and checked once for all inputs of a study. Raises the errors of examine and check_capabilities."""
     parts = tuple([id(value) for name, value in request if name not in TEXT])
     if parts not in known:
-        request = request.settled(model.facts.mechanism)
+        request = request.settled(model.facts.mechanism_of(request.kind))
         sites = examine(model, request.dtype, request.image is not None and model.facts.kind != "vision")
         chosen, missing = sites.of(request.kind), {**sites.missing(request.kind), **model.missing}
         check_capabilities(request.methods, missing)

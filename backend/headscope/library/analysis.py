@@ -425,7 +425,7 @@ def study(
             kind=kind,
         )
         models = [first, second][: len(request.variants)]
-        request = request.settled([each.facts.mechanism for each in models])
+        request = request.settled([each.facts.mechanism_of(request.kind) for each in models])
     rows, folder = read_dataset(dataset, columns, bad_rows), None if checkpoint is None else Path(checkpoint)
     summary, id_ = runner.run_study(models, rows, request, checkpoint=folder, limit=_free_bytes(), progress=progress)
     return Study(summary.document, summary.arrays, id_)

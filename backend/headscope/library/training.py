@@ -12,8 +12,8 @@ from ..analysis.request import MECHANISM, check_capabilities
 from ..capture import AttentionSites, PatchedModule, examine
 from ..errors import InvalidRequest, Unsupported
 from ..mechanisms import MECHANISMS
-from ..mechanisms.base import PassContext
-from ..mechanisms.pasta import PASTA, PastaPass
+from ..mechanisms.base import Pass, PassContext
+from ..mechanisms.pasta import PASTA, PastaPass, continued_pass
 from ..models.loading import Model, wrap
 from . import arguments
 from .arguments import choice, numbers, validating
@@ -25,9 +25,9 @@ MOST_VECTORS = 64
 def attend_by(module: Any, mechanism: str | Mapping[str, Any], *, special_ids: Collection[int] = ()) -> None:
     """Make a transformers module compute its attention by a mechanism, for batches with or without padding, and with gradients.
 
-    `mechanism` is a name, or a mapping with its name and parameters, as in `analyze`. "pasta" needs the ids of the tokenizer's special tokens. It is the default
-    mechanism of analyses of the module, too. To restore the original attention, call module.set_attn_implementation("eager"). Raises InvalidRequest, Unknown or
-    Unsupported.
+    `mechanism` is a name, or a mapping with its name and parameters, as in `analyze`. "pasta" needs the ids of the tokenizer's special tokens. It is the
+    default mechanism of analyses of the module, too. In an encoder-decoder the encoder attends by it. To restore the original attention, call
+    module.set_attn_implementation("eager"). Raises InvalidRequest, Unknown or Unsupported.
 
     >>> import headscope
     >>> model = headscope.load("minilm")
@@ -61,7 +61,9 @@ def learn_pasta(module: Any, special_ids: Collection[int], count: int = 2) -> to
     body, width = model.module, model.width
     learned = torch.nn.Parameter(torch.zeros(len(layers), count, width, device=body.device))
 
-    def begin(setting: PassContext) -> PastaPass:
+    def begin(setting: PassContext) -> Pass:
+        if setting.continued and setting.special is not None:
+            return continued_pass(setting.special)
         if setting.special is None or setting.special.shape[-1] != count:
             raise Unsupported(
                 f"There are vectors for {count} special tokens, but the inputs contain a different number."

@@ -54,12 +54,12 @@ class _Ablate(Pass):
 
 
 def _uniform(scores: Scores, place: int, weights: Tensor) -> Tensor:
-    """Return 1 / |K_i| on the keys that query i may see and 0 on the others, shaped like weights [Q, K]."""
+    """Return 1 / |K_i| on the keys that query i may see and 0 on the others, shaped like weights [Q, K]. A query of padding may see none."""
     if scores.blocked is None:
         return torch.full_like(weights, 1 / weights.shape[-1])
     masks = scores.blocked.shape[-3]  # one for all heads, or one each
     allowed = ~scores.blocked[..., place % masks, :, :]  # [Q, K]
-    return (allowed / allowed.sum(-1, keepdim=True)).to(weights.dtype)
+    return (allowed / allowed.sum(-1, keepdim=True).clamp_min(1)).to(weights.dtype)
 
 
 def begin(params: AblateParams, context: PassContext) -> Pass:

@@ -97,7 +97,7 @@ class PassContext:
     """What a mechanism knows before the forward pass: the number of heads of every layer with attention, by its index, the model's width, and the tokens.
 
     `vectors` [layers, specials, d] are those of a model tuned by vectors at special tokens. In training each row of a batch has its own tokens, so `axes` are
-    empty; if needed, `special` [B, S] are the positions of the special tokens.
+    empty; if needed, `special` [B, S] are the positions of the special tokens. `continued` if the tokens follow others whose keys and values are in a cache.
     """
 
     heads: Mapping[int, int]
@@ -105,6 +105,7 @@ class PassContext:
     axes: Axes
     vectors: list[list[list[float]]] | None = None
     special: Tensor | None = None
+    continued: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

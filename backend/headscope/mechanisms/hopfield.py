@@ -61,8 +61,8 @@ class _Hopfield(Pass):
             self.state, self.start = logits.new_zeros(shape, dtype=dtype), layer
         if self.state.shape[-2:] != size:
             raise Unsupported(
-                "Hopfield attention carries scores from layer to layer, but the number of tokens differs between layers of this model. "
-                "Choose another mechanism.",
+                "Hopfield attention carries scores from layer to layer, but the number of tokens differs between layers: in this model, or in a cache of "
+                "windows. Choose another mechanism, or pass use_cache=False.",
                 pointer="/mechanism",
             )
         return self.state

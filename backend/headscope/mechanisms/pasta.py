@@ -10,7 +10,7 @@ from pydantic import Field
 
 from ..core.declarations import Params
 from ..core.lazy import Tensor, torch
-from ..errors import InvalidRequest
+from ..errors import InvalidRequest, Unsupported
 from .base import Mechanism, Pass, PassContext
 
 Vector = Annotated[list[Annotated[float, Field(allow_inf_nan=False)]], Field(min_length=1, max_length=16_384)]
@@ -54,6 +54,8 @@ def begin(params: PastaParams, context: PassContext) -> Pass:
     if not vectors_by_layer and not params.layers:
         return Pass()
     layers, places = _layers(params.layers, len(vectors_by_layer), list(context.heads)), _places(context)
+    if context.continued:
+        return continued_pass(places)
     specials = places.shape[-1]
     for vectors in vectors_by_layer:
         if len(vectors) != specials and params.vectors is None:
@@ -69,6 +71,15 @@ def begin(params: PastaParams, context: PassContext) -> Pass:
             if len(vector) != context.width:
                 raise _mismatch("The width of this model", "numbers in every vector", context.width, len(vector))
     return PastaPass(dict(zip(layers, torch.tensor(vectors_by_layer, dtype=torch.float64), strict=True)), places)
+
+
+def continued_pass(places: Tensor) -> Pass:
+    """Return the pass of tokens after those of a cache, which had the special tokens. Raises Unsupported if there are more at `places` [B, S]."""
+    if places.shape[-1]:
+        raise Unsupported(
+            "There are special tokens after those in the cache, so it is not known which vectors are theirs. Call the model with the whole text."
+        )
+    return Pass()
 
 
 def _places(context: PassContext) -> Tensor:

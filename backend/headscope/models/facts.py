@@ -129,10 +129,10 @@ class Facts:
     """Numbers of a model: layers, heads per layer, head width, and the most tokens (None if no limit is known).
 
     `towers` holds the same for every kind of attention: "self", or "encoder", "decoder" and "cross"; the other fields are those of the first.
-    `mechanism` is the name and parameters of the mechanism that it was trained with. `quantisation` has the types, such as "Q4_1, Q8_0", from which the weights
-    were dequantised; None if they never were quantised. `quantised_by` is the package that computes with weights that are quantised. `image_text` is the family of a
-    model that reads an image and a text, of which `family` is the part that reads the text; empty for other models. `predicts` is None for a model that has no
-    head, and for one whose files are not there yet.
+    `mechanism` is the name and parameters of the mechanism that it was trained with, or if it is `patched`, of attend_by or learn_pasta. `quantisation` has the
+    types, such as "Q4_1, Q8_0", from which the weights were dequantised; None if they never were quantised. `quantised_by` is the package that computes with
+    weights that are quantised. `image_text` is the family of a model that reads an image and a text, of which `family` is the part that reads the text; empty
+    for other models. `predicts` is None for a model that has no head, and for one whose files are not there yet.
     """
 
     family: str
@@ -148,11 +148,21 @@ class Facts:
     quantised_by: str | None = None
     image_text: str = ""
     predicts: Predicts | None = None
+    patched: bool = False
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
         """The model's kinds of attention, the default one first."""
         return ("encoder", "decoder", "cross") if self.kind == "encoder-decoder" else ("self",)
+
+    def mechanism_of(self, kind: Kind) -> Mapping[str, Any]:
+        """Return the mechanism of analyses that name none. Raises Unsupported for a kind of attention that is not patched, of a model that is."""
+        if self.patched and kind in self.kinds[1:]:
+            raise Unsupported(
+                "attend_by changes the encoder of such a model, and analyses of its decoder run the encoder with softmax. Name the mechanism of the decoder.",
+                pointer="/kind",
+            )
+        return self.mechanism
 
     def tower(self, kind: Kind) -> Tower:
         """Return the numbers of one kind of attention; "self" means the encoder of an encoder-decoder. Raises Unsupported for a kind it does not have."""

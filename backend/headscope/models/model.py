@@ -74,7 +74,7 @@ class Model:
     def facts(self) -> Facts:
         """What its configuration tells, with the mechanism that attend_by or learn_pasta has put in place."""
         mechanism: dict[str, Any] = getattr(self.module, CURRENT_MECHANISM, dict)()
-        return replace(self.configured, mechanism=mechanism) if mechanism else self.configured
+        return replace(self.configured, mechanism=mechanism, patched=True) if mechanism else self.configured
 
     @property
     def digest(self) -> str:

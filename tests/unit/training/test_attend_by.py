@@ -15,6 +15,7 @@ from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPi
 import headscope
 from headscope.errors import InvalidRequest, Unknown, Unsupported
 from tests.support.extent import mostly_long
+from tests.sweep.build import build
 
 from .small import HOPFIELD, JUMP, SHAPE, module_of
 
@@ -158,6 +159,41 @@ def test_a_text_can_be_continued():
     )
 
 
+@pytest.mark.parametrize("family", ["opt", "bart", "t5", "albert"])
+def test_models_whose_parts_are_called_otherwise(family):
+    """A head that calls the decoder itself, `generate`, which calls the encoder first, and layers that share one module."""
+    module = build(family).module.eval()
+    headscope.attend_by(module, {**ABLATE, "how": "uniform"})
+    ids = torch.tensor([[1, 17, 5, 42, 9, 23]])
+    given = {"input_ids": ids, **({"decoder_input_ids": ids} if module.config.is_encoder_decoder else {})}
+    with torch.inference_mode():
+        changed = module(**given)[0][0]
+        assert torch.equal(module(**given)[0][0], changed)
+        if module.config.is_encoder_decoder:
+            encoded = module.get_encoder()(ids)
+            assert torch.equal(module(encoder_outputs=encoded, decoder_input_ids=ids)[0][0], changed)
+            assert module.generate(ids, max_new_tokens=4, do_sample=False, decoder_start_token_id=1).shape[1] > 1
+            with pytest.raises(Unsupported, match="Name the mechanism of the decoder"):
+                headscope.analyze(module, token_ids=ids[0].tolist(), target_ids=[1, 2], kind="decoder")
+    targets = {"target_ids": ids[0].tolist()} if module.config.is_encoder_decoder else {}
+    a = headscope.analyze(module, token_ids=ids[0].tolist(), keep_logits=True, lenses=("weights",), **targets)
+    np.testing.assert_allclose(a.logits, changed, atol=2e-5 * changed.abs().max())
+    module.set_attn_implementation("eager")
+    with torch.inference_mode():
+        assert not torch.allclose(module(**given)[0][0], changed, atol=1e-3)
+
+
+def test_padding_without_keys():
+    """Queries of padding that see no key are averages of nothing, and stay numbers, which reach no other token."""
+    module = module_of("causal-lm").eval()
+    headscope.attend_by(module, {**ABLATE, "how": "uniform"})
+    ids, mask = torch.tensor([[0, 0, 5, 6], [7, 8, 5, 6]]), torch.tensor([[0, 0, 1, 1], [1, 1, 1, 1]])
+    with torch.inference_mode():
+        together = module(ids, attention_mask=mask, position_ids=(mask.cumsum(-1) - 1).clamp_min(0)).logits
+        alone = module(ids[:1, 2:]).logits
+    torch.testing.assert_close(together[0, 2:], alone[0], atol=1e-5, rtol=0)
+
+
 def test_the_last_mechanism_counts_and_transformers_can_take_over():
     module, given = module_of("masked-lm").eval(), batch()
     with torch.inference_mode():
@@ -205,6 +241,7 @@ def test_analyses_attend_as_the_module_does():
 def test_a_copy_attends_alike_and_nothing_is_kept_alive():
     module, given = module_of("masked-lm").eval(), batch()
     headscope.attend_by(module, HOPFIELD)
+    module(**given).logits.sum().backward()  # after which its pass keeps no tensors, which could not be copied
     twin = copy.deepcopy(module)
     with torch.inference_mode():
         assert torch.equal(module(**given).logits, twin(**given).logits)
@@ -234,6 +271,26 @@ def test_pasta_adds_learned_vectors_to_special_tokens():
         assert not torch.allclose(learned, plain, atol=1e-3)
         headscope.attend_by(module, {"name": "pasta", "vectors": vectors.tolist()}, special_ids=(0, 1, 2))
         assert torch.equal(module(**given).logits, learned)
+
+
+def test_vectors_are_added_once_to_the_special_tokens_of_a_prompt():
+    """Also where the mask is passed by position, and generated tokens follow those of a cache."""
+    module, ids = module_of("causal-lm").eval(), torch.tensor([[1, 5, 6, 7]])
+    with torch.no_grad():
+        headscope.learn_pasta(module, (0, 1), count=1).fill_(0.5)
+    options = {"max_new_tokens": 6, "do_sample": False}
+    cached = module.generate(ids, use_cache=True, **options)
+    assert torch.equal(cached, module.generate(ids, use_cache=False, **options))
+    headscope.attend_by(module, {"name": "pasta", "vectors": module.pasta.tolist()}, special_ids=(0, 1))
+    assert torch.equal(cached, module.generate(ids, use_cache=True, **options))
+    encoder = module_of("sentences").eval().bert
+    headscope.learn_pasta(encoder, (0, 1), count=1)
+    encoder(torch.tensor([[1, 5, 0], [1, 5, 6]]), torch.tensor([[1, 1, 0], [1, 1, 1]]))
+    cache = module(ids, use_cache=True).past_key_values
+    with pytest.raises(Unsupported, match="after those in the cache"):
+        module(torch.tensor([[1, 5]]), past_key_values=cache)
+    with pytest.raises(Unsupported, match="Pass the model input_ids"):
+        module(inputs_embeds=torch.zeros(1, 2, 32))
 
 
 def test_what_can_not_be_is_refused():
