@@ -19,7 +19,7 @@ from tests.support.variants import variants
 from tests.sweep.build import build, ids
 
 NEEDS = frozenset({"values", "projection", "residual"})
-LIMIT = {"float64": 1e-6, "float32": 2e-5}
+LIMIT = 1e-6
 
 # Model type -> what attention's result is added to, from the module of the layer, its number, and its input [n, d].
 Stream = Callable[[Any, int, Tensor], Tensor]
@@ -76,20 +76,40 @@ def layers_of(model: Model, dtype: str) -> tuple[list[Layer], list[Tensor], list
 def test_is_what_the_model_adds_up(name: str) -> None:
     """The stream is the model's own, and with what the heads write, biases included, it sums to what the next part reads."""
     model = headscope.load(build(name).module)
-    dtype = "float32" if name in ("beam", "zaya", "muse_spark_text") else "float64"  # their experts take no float64
-    found, entered, summed = layers_of(model, dtype)
-    chosen, parts = examine(model, dtype).of("self"), dict(model.module.named_modules())
+    found, entered, summed = layers_of(model, "float64")
+    chosen, parts = examine(model, "float64").of("self"), dict(model.module.named_modules())
     for number, (layer, site, x) in enumerate(zip(found, chosen, entered, strict=True)):
         stream = layer.stream
         before = STREAMS[name](parts[str(site.block)], number, x)
-        limit = LIMIT[dtype] * max(1.0, float(before.abs().max()))
+        limit = LIMIT * max(1.0, float(before.abs().max()))
         torch.testing.assert_close(stream.before.to(before), before, rtol=0, atol=limit)
         if site.norm is not None:
             added = layer.project(layer.output) + stream.bias
             branch = stream.branch_norm
             given = added if branch is None else branch.linear(added, branch.scale[:, None]) + branch.shift
-            limit = LIMIT[dtype] * max(1.0, float(summed[number].abs().max()))
+            limit = LIMIT * max(1.0, float(summed[number].abs().max()))
             torch.testing.assert_close(given + before, summed[number].to(given.dtype), rtol=0, atol=limit)
+
+
+@pytest.mark.filterwarnings("ignore:Initializing zero-element tensors:UserWarning")
+@torch.inference_mode()
+@pytest.mark.parametrize(
+    ("name", "after"),
+    [("bert", True), ("mobilebert", True), ("modernbert", False), ("modernbert-decoder", False), ("llama", False)],
+)
+def test_whether_the_stream_is_normalised(name: str, after: bool) -> None:
+    """After the sum, or before it: also where attention reads the stream of the first layer as it is, or a narrower copy of it in every layer."""
+    model = headscope.load(build(name).module)
+    found, _, summed = layers_of(model, "float64")
+    parts, sites = dict(model.module.named_modules()), examine(model, "float64").of("self")
+    for layer, site, given in zip(found, sites, summed, strict=True):
+        assert (layer.stream.norm is not None) == after
+        if (norm := layer.stream.norm) is not None:
+            with model.using("float64"):
+                expected = parts[str(site.norm)](given[None].double())[0]
+            torch.testing.assert_close(
+                norm.linear(given, norm.scale[:, None]) + norm.shift, expected, rtol=0, atol=LIMIT
+            )
 
 
 def test_beside_a_recurrent_module() -> None:

@@ -117,13 +117,36 @@ def _plain(site: Site, layer: _Layer, added: Tensor) -> Site | None:
 
 def _before_or_after(site: Site, layer: _Layer, event: TraceEvent, x: Tensor) -> Site | None:
     """Return the site with the normalisation that reads the sum: the part after attention does (pre-LN), or the stream itself goes through it (post-LN)."""
-    normalised = [one.output for one in layer.before if _is_norm(one)]
-    direct = (one.input for one in layer.before if is_linear(one) and is_close(one.input, x))
-    # Where attention reads a normalised copy, that may be the stream itself once more: a stream that is already normalised.
-    if all(any(equal(one, copy) for copy in normalised) for one in direct):
+    if (after := _carries(layer, event)) is None:
+        after = _reads_stream(layer, x)
+    if not after:
         return replace(site, norm=event.name)
     form = norm_form(event)
     return None if form is None else replace(site, norm=event.name, norm_form=form)
+
+
+def _carries(layer: _Layer, event: TraceEvent) -> bool | None:
+    """Return whether the next sum has what the normalisation gives (post-LN) or what it was given (pre-LN); None if it is neither, with the output of one module.
+
+    The next sum is what the next normalisation is given, or what the layer returns.
+    """
+    place = next(place for place, one in enumerate(layer.after) if one is event)
+    later = layer.after[place + 1 :]
+    sums = [*(one.input for one in later if _is_norm(one)), *([] if layer.left is None else [layer.left])]
+    for total in (one for one in sums if one.shape == event.input.shape):
+        for carried, post in ((event.output, True), (event.input, False)):
+            added = total - carried
+            if any(one.output.shape == added.shape and is_close(one.output, added) for one in later):
+                return post
+    return None
+
+
+def _reads_stream(layer: _Layer, x: Tensor) -> bool:
+    """Return whether attention reads the stream x itself, so that x has been normalised by the layer before."""
+    normalised = [one.output for one in layer.before if _is_norm(one)]
+    direct = (one.input for one in layer.before if is_linear(one) and is_close(one.input, x))
+    # Where attention reads a normalised copy, that may be the stream itself once more: a stream that is already normalised.
+    return not all(any(equal(one, copy) for copy in normalised) for one in direct)
 
 
 def _is_output(site: Site, layer: _Layer, added: Tensor) -> bool:
@@ -234,7 +257,9 @@ def norm_form(event: TraceEvent) -> NormForm | None:
         (getattr(module, name) for name in ("eps", "variance_epsilon", "epsilon") if hasattr(module, name)), None
     )
     if epsilon is None:
-        return None
+        form = NormForm(centred=False, plus_one=False, epsilon=0.0, scaled=False)
+        norm = norm_at(module, form, event.input)
+        return form if is_close(event.input * norm.gain + norm.shift, event.output) else None
     for centred in (True, False):
         for plus_one in (False, True):
             form = NormForm(centred, plus_one, float(epsilon))

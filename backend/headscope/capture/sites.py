@@ -28,7 +28,7 @@ NOT_LINEAR = (
 class NormForm:
     """The form of a normalisation: whether it subtracts the mean, whether its gain is the weight or 1 + weight, and where the weight is.
 
-    If it is not `scaled`, it divides by nothing: a gain alone.
+    If it is not `scaled`, it divides by nothing: a gain and a shift alone.
     """
 
     centred: bool
@@ -146,12 +146,12 @@ def norm_at(module: Any, form: NormForm, summed: Tensor) -> Norm:
     """Return a normalisation module at the statistics of `summed` [Q, d]."""
     weight = tensor_of(module, form.weight, summed)
     weight = summed.new_ones(summed.shape[-1]) if weight is None else weight
-    if not form.scaled:
-        return Norm(weight, torch.zeros_like(weight), summed.new_ones(len(summed)), centred=False)
-    variance = summed.var(-1, unbiased=False) if form.centred else summed.square().mean(-1)
     gain = weight + 1 if form.plus_one else weight
     shift = tensor_of(module, "bias", summed)
     shift = gain.new_zeros(gain.shape) if shift is None else shift
+    if not form.scaled:
+        return Norm(gain, shift, summed.new_ones(len(summed)), centred=False)
+    variance = summed.var(-1, unbiased=False) if form.centred else summed.square().mean(-1)
     return Norm(gain, shift, (variance + form.epsilon).rsqrt(), form.centred)
 
 
