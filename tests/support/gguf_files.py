@@ -21,6 +21,7 @@ def write(
     architecture: str = "llama",
     *,
     settings: dict[str, Any] | None = None,
+    values: dict[str, Any] | None = None,
     types: dict[str, Type] | None = None,
     tensors: dict[str, Any] | None = None,
     pre: str = "gpt-2",
@@ -28,7 +29,10 @@ def write(
     template: str | None = None,
     base: float = 500.0,
 ) -> Path:
-    """Write a model with two layers. `settings` and `tensors` are added to it; `types` are those of tensors by the end of their name, else F32."""
+    """Write a model with two layers; `types` are those of tensors by the end of their name, else F32.
+
+    `settings` of the architecture, other `values` and `tensors` are added to it.
+    """
     writer, random = gguf.GGUFWriter(path, architecture), np.random.default_rng(0)
     tokens = _write_tokenizer(writer, pre, model, template)
     writer.add_license("mit")
@@ -43,9 +47,10 @@ def write(
     if architecture == "qwen3":
         writer.add_key_length(HEAD_WIDTH)
         writer.add_value_length(HEAD_WIDTH)
-    for key, value in (settings or {}).items():
+    named = {f"{architecture}.{key}": value for key, value in (settings or {}).items()}
+    for key, value in {**named, **(values or {})}.items():
         add = {str: writer.add_string, float: writer.add_float32, bool: writer.add_bool, list: writer.add_array}
-        add.get(type(value), writer.add_uint32)(f"{architecture}.{key}", value)
+        add.get(type(value), writer.add_uint32)(key, value)
     for name, values in {**_random_tensors(architecture, tokens, random), **(tensors or {})}.items():
         type_ = next((known for end, known in (types or {}).items() if name.endswith(end)), Type.F32)
         writer.add_tensor(name, gguf.quantize(values.astype(np.float32), type_), raw_dtype=type_)

@@ -115,12 +115,25 @@ TUNED = YARN | {
     "rope.scaling.yarn_beta_slow": 0.5,
     "rope.scaling.yarn_ext_factor": 1.0,
 }
+
+
+def in_layers(widths: dict[str, int]) -> dict[str, Any]:
+    """Tensors of these widths in both layers."""
+    random = np.random.default_rng(5)
+    return {f"blk.{layer}.{name}": random.normal(size=width) for layer in (0, 1) for name, width in widths.items()}
+
+
+ATTENTION_BIASES = in_layers({"attn_q.bias": 64, "attn_k.bias": 32, "attn_v.bias": 32, "attn_output.bias": 64})
+FEED_FORWARD_BIASES = in_layers({"ffn_gate.bias": 96, "ffn_up.bias": 96, "ffn_down.bias": 64})
 CASES: dict[str, dict[str, Any]] = {
     "llama": {},
     "llama, linear": {"settings": LINEAR},
     "llama, as Llama 3": {"tensors": {"rope_freqs.weight": factors(5e5)}, "base": 5e5},
     "llama, a factor alone": {"settings": {"rope.scaling.factor": 4.0}},
     "llama, yarn": {"settings": TUNED},
+    "llama, biases": {"tensors": ATTENTION_BIASES, "settings": {"expert_count": 0, "attention.causal": True}},
+    "llama, more biases": {"tensors": ATTENTION_BIASES | FEED_FORWARD_BIASES},
+    "qwen3, biases": {"tensors": ATTENTION_BIASES},
     "qwen2": {},
     "qwen2, yarn": {"settings": YARN},
     "qwen3, yarn": {"settings": {name: value for name, value in YARN.items() if "original" not in name}},
@@ -261,6 +274,20 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "two scalings": ({"settings": LINEAR, "tensors": {"rope_freqs.weight": factors(500.0)}}, "linear, yarn"),
     "factors": ({"tensors": {"rope_freqs.weight": np.arange(1.0, 9.0)}}, "factors other than"),
     "a tensor": ({"tensors": {"blk.0.attn_sinks.weight": np.ones(4)}}, "tensors that its architecture"),
+    "a tensor of no layer": ({"tensors": {"blk.5.attn_q.weight": np.ones((64, 64))}}, "tensors that its architecture"),
+    "norms of queries": ({"tensors": in_layers({"attn_q_norm.weight": 16})}, "tensors that its architecture"),
+    "a bias of one projection": ({"tensors": in_layers({"attn_output.bias": 64})}, "biases in projections"),
+    "biases that the class lacks": (
+        {"architecture": "qwen2", "tensors": in_layers({"ffn_gate.bias": 96, "ffn_up.bias": 96, "ffn_down.bias": 64})},
+        "biases in projections",
+    ),
+    "a bias of a norm": ({"tensors": in_layers({"attn_norm.bias": 64})}, "biases in projections"),
+    "biases of one layer": (
+        {"tensors": ATTENTION_BIASES | {"blk.1.ffn_up.bias": np.ones(96)}},
+        "biases in projections",
+    ),
+    "no causal mask": ({"settings": {"attention.causal": False}}, "settings that Headscope does not know"),
+    "a part": ({"values": {"split.count": 2}}, "Join its parts"),
     "a type": (
         {"types": {"blk.0.ffn_norm.weight": Type.TQ1_0}, "tensors": {"blk.0.ffn_norm.weight": np.ones(256)}},
         "of a type that",

@@ -27,6 +27,15 @@ rope.scaling.original_context_length rope.scaling.finetuned rope.scaling.attn_fa
 rope.scaling.yarn_beta_fast rope.scaling.yarn_beta_slow
 """.split()  # noqa: SIM905 - a table of words
 )
+# Settings that may be there with the value that they have where they are omitted.
+DEFAULTS = {
+    "attention.causal": True,
+    "attention.sliding_window": 0,
+    "expert_count": 0,
+    "expert_shared_count": 0,
+    "expert_used_count": 0,
+    "use_parallel_residual": False,
+}
 NAMES = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 # Inside a layer, blk.N of the file and model.layers.N of transformers.
 LAYER_NAMES = {
@@ -42,11 +51,17 @@ LAYER_NAMES = {
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
 }
+# Projections that have a bias all together or not at all, as in the classes of transformers.
+ATTENTION = frozenset({"attn_q", "attn_k", "attn_v", "attn_output"})
+FEED_FORWARD = frozenset({"ffn_gate", "ffn_up", "ffn_down"})
+BIASED = {"llama": (ATTENTION, FEED_FORWARD), "qwen2": (ATTENTION - {"attn_output"},), "qwen3": (ATTENTION,)}
+NORMALISED = frozenset({"attn_q_norm", "attn_k_norm"})  # in Qwen 3 only
 LAYER = re.compile(r"blk\.(\d{1,4})\.(\w+)\.(weight|bias)")
 # Factors of YaRN -> the value that means that they are not set. Otherwise they must be 1.
 MIXED = {"attn_factor": 1.0, "yarn_attn_factor": -1.0, "yarn_ext_factor": -1.0}
 # The factors by which Llama 3 slows its rotary frequencies, as a tensor.
 FREQUENCIES = "rope_freqs.weight"
+UNKNOWN_TENSORS = "The GGUF file has tensors that its architecture usually lacks, such as experts or adapters, and Headscope does not know what they do."
 LARGEST_FREQUENCIES = 64 * 1024
 # How Llama 3.1 and later slow them, in the terms of transformers; only `factor` differs between models.
 LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
@@ -59,6 +74,8 @@ def to_config(path: Path, header: Header) -> dict[str, Any]:
         raise Unsupported(
             f"Headscope reads GGUF files of the architectures {', '.join(CLASSES)}, and this file has another one. Use the model's safetensors."
         )
+    if header.values.get("split.count", 0) not in (0, 1):
+        raise Unsupported("This GGUF file is a part of a model. Join its parts with llama-gguf-split --merge.")
     settings = _settings(header, name)
     width, heads = _count(settings, "embedding_length"), _count(settings, "attention.head_count")
     head_width = _count(settings, "attention.key_length", width // max(heads, 1))
@@ -72,7 +89,7 @@ def to_config(path: Path, header: Header) -> dict[str, Any]:
     if not isinstance(epsilon, float) or not 0 < epsilon < 1:
         raise CorruptModel("The GGUF file has no valid attention.layer_norm_rms_epsilon.")
     tensors = {translate(name_) for name_ in header.tensors if name_ != FREQUENCIES}
-    biased = any(name_.endswith("self_attn.q_proj.bias") for name_ in tensors)
+    biased = _biased(header, name, _count(settings, "block_count"))
     tokenizer = {key: header.values.get(f"tokenizer.ggml.{key}") for key in ("bos_token_id", "eos_token_id")}
     return {
         "architectures": [CLASSES[name]],
@@ -89,8 +106,8 @@ def to_config(path: Path, header: Header) -> dict[str, Any]:
         "rms_norm_eps": _shortest(epsilon),
         "rope_parameters": _rotation(settings, head_width, _frequencies(path, header)),
         "tie_word_embeddings": "lm_head.weight" not in tensors,
-        **({"attention_bias": biased} if name != "qwen2" else {}),
-        **({"mlp_bias": any(name_.endswith("mlp.up_proj.bias") for name_ in tensors)} if name == "llama" else {}),
+        **({"attention_bias": biased >= ATTENTION} if name != "qwen2" else {}),
+        **({"mlp_bias": biased >= FEED_FORWARD} if name == "llama" else {}),
         **{key: value for key, value in tokenizer.items() if isinstance(value, int)},
         "headscope": {"quantisation": header.quantisation},
     }
@@ -103,16 +120,31 @@ def translate(name: str) -> str:
         return f"{NAMES[module]}.weight"
     found = LAYER.fullmatch(name)
     if found is None or found[2] not in LAYER_NAMES:
-        raise Unsupported(
-            "The GGUF file has tensors that its architecture usually lacks, such as experts or adapters, and Headscope does not know what they do."
-        )
+        raise Unsupported(UNKNOWN_TENSORS)
     return f"model.layers.{int(found[1])}.{LAYER_NAMES[found[2]]}.{found[3]}"
 
 
+def _biased(header: Header, name: str, layers: int) -> set[str]:
+    """Return the projections with a bias. Raises Unsupported for tensors of layers for which transformers' class has no place."""
+    found: dict[int, set[str]] = {}
+    for layer, module, kind in (match.groups() for one in header.tensors if (match := LAYER.fullmatch(one))):
+        if int(layer) >= layers or (module in NORMALISED and name != "qwen3"):
+            raise Unsupported(UNKNOWN_TENSORS)
+        if kind == "bias":
+            found.setdefault(int(layer), set()).add(module)
+    for biased in found.values():
+        known = [group for group in BIASED[name] if group <= biased]
+        if biased != set().union(*known) or biased != next(iter(found.values())):
+            raise Unsupported(
+                "The GGUF file has biases in projections or layers in which models of its architecture have none. Use the model's safetensors."
+            )
+    return next(iter(found.values()), set())
+
+
 def _settings(header: Header, name: str) -> dict[str, Any]:
-    """Return the settings of the architecture, without its name. Raises Unsupported if one of them is unknown and matters."""
+    """Return the settings of the architecture, without its name. Raises Unsupported for others than these, unless they have the usual value."""
     found = {key.removeprefix(f"{name}."): value for key, value in header.values.items() if key.startswith(f"{name}.")}
-    if any(value for key, value in found.items() if key not in SETTINGS):
+    if any(DEFAULTS.get(key) != value for key, value in found.items() if key not in SETTINGS):
         raise Unsupported(
             "The GGUF file has settings that Headscope does not know, such as experts or a sliding window, and without them numbers would be wrong."
         )
