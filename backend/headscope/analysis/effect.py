@@ -26,6 +26,8 @@ from .request import explain_missing
 from .target import Target, find_output, find_position
 
 REFERENCE_TOKENS = 512  # that are read of a reference text
+# Arguments of Model.encode that are about the input itself.
+OF_INPUT = ("text", "messages", "token_ids", "image", "generate", "pos", "labels")
 NO_ROOM = "There is not enough memory for this effect. Analyse fewer tokens."
 
 
@@ -138,6 +140,9 @@ def compute(
         raise InvalidRequest("The other text goes beside the same image. Give it as text.", pointer="/against")
     if request.against is not None and model.facts.kind == "vision":
         raise Unsupported("This model reads images, and the other input of patching is a text.", pointer="/against")
+    for pointer, texts in (("/against", [request.against]), ("/reference", request.reference or ())):
+        if _is_paired(model, given) and any(text is not None and not isinstance(text, str) for text in texts):
+            raise InvalidRequest("Other texts go with the same second text. Give them as texts.", pointer=pointer)
     with _pointing_at("/against"):
         other = None if request.against is None else model.encode(**input_against(given, request.against))
     longest = model.facts.max_tokens
@@ -205,11 +210,19 @@ def _with_axes(judged: JudgedInput, request: EffectRequest, found: MethodResult)
 
 
 def input_against(given: Mapping[str, Any], against: Text) -> dict[str, Any]:
-    """Return the arguments of Model.encode for the other text: those of the input, with this text or these token ids. An image stays beside a text."""
+    """Return the arguments of Model.encode for the other text: those of the input, with this text or these token ids. An image stays beside a text.
+
+    Labels of the input do not apply to it.
+    """
     written = isinstance(against, str)
     kept = {"image": given.get("image")} if written and _is_pictured(given) else {}
     other = {"text": against} if written else {"token_ids": against}
-    return {**given, **dict.fromkeys(("text", "messages", "token_ids", "image", "generate")), **kept, **other}
+    return {**given, **dict.fromkeys(OF_INPUT), **kept, **other}
+
+
+def _is_paired(model: Model, given: Mapping[str, Any]) -> bool:
+    """Return whether an input is two texts that a single stack reads."""
+    return given.get("text_pair") is not None and model.facts.kind != "encoder-decoder"
 
 
 def _is_pictured(given: Mapping[str, Any]) -> bool:
@@ -218,12 +231,12 @@ def _is_pictured(given: Mapping[str, Any]) -> bool:
 
 
 def input_for_reference(given: Mapping[str, Any], text: Text, longest: int | None) -> dict[str, Any]:
-    """Return the arguments of Model.encode for a reference text. Masks and labels of the input do not apply to it.
+    """Return the arguments of Model.encode for a reference text. Masks of the input do not apply to it.
 
     The text is cut to what the input is cut to, to what the model takes (`longest`), and to REFERENCE_TOKENS.
     """
     most = min(filter(None, (given.get("max_tokens"), longest, REFERENCE_TOKENS)))
-    return {**input_against(given, text), **dict.fromkeys(("image", "mask", "pos", "labels")), "max_tokens": most}
+    return {**input_against(given, text), "image": None, "mask": None, "max_tokens": most}
 
 
 def _kind(sites: AttentionSites, kind: Kind) -> Kind:

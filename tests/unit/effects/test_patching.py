@@ -8,16 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from transformers import BertConfig, BertForSequenceClassification, GPT2Config, GPT2LMHeadModel
 
 import headscope
 from headscope import Model
 from headscope.capture import examine
 from headscope.errors import InvalidRequest
 from tests.support.extent import mostly_long
+from tests.support.models import wordpiece
 from tests.support.variants import variants
 
 from ..conftest import TINY
-from .test_contribution import FAMILIES, TOKENS, _t5, perturbed
+from .test_contribution import FAMILIES, SMALL, TOKENS, _t5, perturbed
 
 OTHER = [5, 17, 33, 42, 9, 78]
 
@@ -107,3 +109,33 @@ def test_needs_another_text_of_as_many_tokens(tiny: Model) -> None:
     for against, match in ((None, "Give the other one"), (OTHER[:-1], "6 and 5")):
         with pytest.raises(InvalidRequest, match=match):
             headscope.effect(tiny, token_ids=TOKENS, against=against, position=4, method="patching")
+
+
+def test_beside_a_second_text() -> None:
+    """The other text is read with the same second text. Token ids are all that a single stack reads, so they cannot be."""
+    torch.manual_seed(3)
+    tokenizer = wordpiece()
+    module = BertForSequenceClassification(
+        BertConfig(**{**SMALL, "vocab_size": len(tokenizer), "initializer_range": 0.5})
+    )
+    model, texts = headscope.load(module.eval(), tokenizer), {"text": "the cat sat", "text_pair": "a dog"}
+    e = headscope.effect(model, **texts, against=texts["text"], method="patching")
+    assert e.baseline == pytest.approx(e.target.value)
+    ids = [token.id for token in model.encode(**texts).tokens]
+    with pytest.raises(InvalidRequest, match="Give them as texts"):
+        headscope.effect(model, **texts, against=ids, method="patching")
+    with pytest.raises(InvalidRequest, match="Give them as texts"):
+        headscope.effect(model, **texts, reference=[ids], method={"name": "ablation", "how": "reference"})
+
+
+def test_labels_of_the_input_are_not_those_of_the_other_text() -> None:
+    """Which may have other numbers of words and of tokens that are labelled."""
+    torch.manual_seed(3)
+    tokenizer = wordpiece()
+    model = headscope.load(
+        GPT2LMHeadModel(GPT2Config(vocab_size=len(tokenizer), n_embd=32, n_layer=2, n_head=4)), tokenizer
+    )
+    rows = [{"text": "the cat sat", "against": "axy", "labels": ["A", "B", "C"]}]
+    assert len(model.encode(text=rows[0]["text"]).tokens) == len(model.encode(text=rows[0]["against"]).tokens)
+    s = headscope.study(model, rows, effects=["patching"], lenses=["weights"], measures=())
+    assert s.document["failed_count"] == 0
