@@ -185,6 +185,16 @@ def test_effect_prints_heads_and_what_they_sum_to(home: Path, models: Path) -> N
     refusal(run(home, "effect", "The cat sat.", "-m", "bert", models=models), "unsupported")
 
 
+def test_effect_on_a_masked_token(home: Path) -> None:
+    """A special token written in a text is read as text, so a token is masked by its number."""
+    given = ["effect", "The cat sat.", "-m", "twin-bert-softmax", "--method", "ablation", "--json"]
+    document = json.loads(run(home, *given, "--mask", "2").stdout)
+    e = headscope.effect("twin-bert-softmax", "The cat sat.", mask=[2], method="ablation")
+    assert document["target"]["position"] == 2
+    assert np.allclose(document["effects"], e.effects, atol=1e-5)
+    refusal(run(home, *given), "invalid-request")
+
+
 def test_effect_reads_reference_texts(home: Path, models: Path, tmp_path: Path) -> None:
     """One per line, without blank lines, from a file of UTF-8."""
     file = tmp_path / "reference.txt"

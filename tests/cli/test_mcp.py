@@ -25,6 +25,8 @@ from tests.support.models import tiny_model
 from tests.support.server import environment
 
 TEXT = "The cat sat on the mat. The cat sat on the"
+OTHERS = ["A dog sat.", "It rained all day."]
+MEAN = {"name": "ablation", "how": "reference"}
 # Name of an answer -> the tool, and its arguments, which may need earlier answers.
 Call = tuple[str, Callable[[dict[str, Any]], dict[str, Any]]]
 
@@ -41,6 +43,7 @@ def calls(model: str) -> dict[str, Call]:
         "words": ("read_edges", lambda past: {**of(past, "analysis"), "layer": 1, "head": 2, "by_word": True, "query": 1}),
         "scores": ("head_scores", lambda _: {"model": model, "battery": "induction", "prompts": 2}),
         "effect": ("effect", lambda _: {"model": model, "text": TEXT, "method": "ablation", "heads": ["0.1", "1.2"]}),
+        "masked": ("effect", lambda _: {"model": "twin-bert-softmax", "text": "The cat sat.", "mask": [2], "method": MEAN, "reference": OTHERS}),
         "figure": ("figure", lambda past: {**of(past), "figure": "entropy"}),
         "study": ("study", lambda _: {"model": model, "texts": [TEXT, "A dog sat."], "measures": ["entropy"]}),
         "means": ("find_heads", lambda past: {"result": past["study"]["study"], "where": "entropy > 0"}),
@@ -141,6 +144,9 @@ def test_scores_and_effects_are_those_of_the_library(talk: dict[str, Any], model
     )
     assert e.together is not None
     assert talk["effect"]["together"]["effect"] == pytest.approx(e.together.effect, rel=1e-4)
+    e = headscope.effect("twin-bert-softmax", "The cat sat.", mask=[2], method=MEAN, reference=OTHERS)
+    assert talk["masked"]["target"]["position"] == 2
+    assert talk["masked"]["heads"][0]["effect"] == pytest.approx(e.top(1)[0][1], rel=1e-3)
 
 
 def test_studies_and_figures_have_numbers(talk: dict[str, Any]) -> None:

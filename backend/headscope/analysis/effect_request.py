@@ -25,7 +25,7 @@ Position = Annotated[
     Field(
         ge=-1_000_000,
         le=1_000_000,
-        description="Token at which the model predicts, counted from 0, or from the end if negative. By default the last one, or the mask token.",
+        description="Token at which the model predicts, counted from 0, or from the end if negative. By default the last one, or the masked one.",
     ),
 ]
 # A text, or its token ids.

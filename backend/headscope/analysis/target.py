@@ -90,7 +90,8 @@ def find_position(model: Model, encoded: Encoded, position: int | None) -> int |
         masked = [place for place, token in enumerate(tokens) if model.mask is not None and token.text == model.mask]
         if len(masked) != 1:
             raise InvalidRequest(
-                "Give the position at which the model predicts, or a text with one mask token.", pointer="/position"
+                "Give the position at which the model predicts, or mask one token (mask). A special token written in a text is read as text.",
+                pointer="/position",
             )
         return masked[0]
     place = count - 1 if position is None else position + count if position < 0 else position

@@ -28,7 +28,13 @@ from .output import JSON, format_number, print_table
 @click.option(
     "--position",
     type=int,
-    help="Token at which the model predicts, from 0, or from the end if negative.  [default: the last one, or the mask token]",
+    help="Token at which the model predicts, from 0, or from the end if negative.  [default: the last one, or the masked one]",
+)
+@click.option(
+    "--mask",
+    multiple=True,
+    type=int,
+    help="Token, from 0, that is replaced by the mask token, for models that fill in masks; may be repeated.",
 )
 @click.option(
     "--method",
@@ -53,6 +59,7 @@ def effect(
     minus: str | None,
     reference: Path | None,
     text: str,
+    mask: tuple[int, ...],
     top: int,
     as_json: bool,
     **given: Any,
@@ -64,7 +71,7 @@ def effect(
     check_model(model)
     judged = target if target is None or minus is None else (target, minus)
     texts = None if reference is None else read_lines(reference)
-    found = headscope.effect(model, text, target=judged, reference=texts, **given)
+    found = headscope.effect(model, text, target=judged, reference=texts, mask=mask or None, **given)
     if as_json:
         click.echo(json.dumps(found.to_document()))
     else:

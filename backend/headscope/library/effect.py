@@ -53,7 +53,7 @@ def effect(
     """Return what every head does to a prediction of the model, or to the score of another head.
 
     `target` is a token or a class, by its text (" Paris", with its space) or its number; a pair of them, for the difference of their logits; by default the model's own choice.
-    `position` is the token at which the model predicts, counted from 0, or from the end if negative: by default the last one of a causal model or a decoder, and the mask token
+    `position` is the token at which the model predicts, counted from 0, or from the end if negative: by default the last one of a causal model or a decoder, and the masked token
     of a masked one. `against` is the other text of methods that compare two, or its token ids, with as many tokens. `reference` are 1 to 1,000 texts, or their token ids, for
     ablation with `how="reference"`; the first 512 tokens of each are read. `predictions` is the number of most likely tokens to return. `kind` chooses the heads of an
     encoder-decoder, those of its decoder by default; other arguments are those of `analyze`.

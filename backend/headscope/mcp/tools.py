@@ -66,6 +66,10 @@ Target = Annotated[
         "By default the model's own choice."
     ),
 ]
+TextPair = Annotated[str | None, Field(description="A second text: of models that read pairs, or of a decoder.")]
+Position = Annotated[
+    int | None, Field(description="Token at which the model predicts, from 0, or from the end if negative.")
+]
 EffectMethod = Annotated[
     Method,
     Field(
@@ -125,9 +129,7 @@ class Tools:
         model: Model,
         text: Annotated[str, Field(description="The text to run through the model.")],
         context: Context,
-        text_pair: Annotated[
-            str | None, Field(description="A second text: of models that read pairs, or of a decoder.")
-        ] = None,
+        text_pair: TextPair = None,
         lenses: Lenses = ["weights", "effective"],  # noqa: B006 - a default that the schema shows
         measures: Measures = ["entropy", "patterns", "head_roles"],  # noqa: B006
         mechanism: Mechanism = None,
@@ -252,7 +254,7 @@ class Tools:
         self,
         model: Model,
         text: Annotated[
-            str, Field(description="The text after whose last token (or in whose mask) the model predicts.")
+            str, Field(description="The text after whose last token (or at whose masked one) the model predicts.")
         ],
         target: Target = None,
         method: EffectMethod = "contribution",
@@ -263,9 +265,22 @@ class Tools:
             ),
         ] = None,
         against: Annotated[str | None, Field(description="The other text of patching, of as many tokens.")] = None,
-        position: Annotated[
-            int | None, Field(description="Token at which the model predicts, from 0, or from the end if negative.")
+        reference: Annotated[
+            list[str] | None,
+            Field(description='Texts for ablation with `how` "reference", over which heads are averaged.'),
         ] = None,
+        position: Position = None,
+        mask: Annotated[
+            list[int] | None,
+            Field(description="Tokens, from 0, to replace by the mask token, for models that fill in masks."),
+        ] = None,
+        text_pair: TextPair = None,
+        kind: Annotated[
+            Literal["self", "decoder", "cross"],
+            Field(
+                description="Which heads of an encoder-decoder: those of its decoder by default, or its cross-attention."
+            ),
+        ] = "self",
         limit: Limit = 20,
     ) -> dict[str, Any]:
         """Measure what every head does to a prediction, in logits: positive if the target is more likely with the head.
@@ -275,8 +290,9 @@ class Tools:
         """
         chosen = {"name": method} if isinstance(method, str) else dict(method)
         e = headscope.effect(
-            self._workspace.model(model), text, target=tuple(target) if isinstance(target, list) else target,  # type: ignore[arg-type]
-            method=chosen if heads is None else {**chosen, "heads": heads}, against=against, position=position,
+            self._workspace.model(model), text, text_pair, target=tuple(target) if isinstance(target, list) else target,  # type: ignore[arg-type]
+            method=chosen if heads is None else {**chosen, "heads": heads}, against=against, reference=reference,
+            position=position, mask=mask, kind=kind,
         )  # fmt: skip
         document = e.to_document()
         return {
@@ -297,6 +313,7 @@ class Tools:
         measures: Measures = ["entropy", "patterns", "head_roles"],  # noqa: B006
         effects: Annotated[list[Method], Field(description="Methods of `effect` for every text.")] = [],  # noqa: B006
         target: Target = None,
+        position: Position = None,
         inputs: Annotated[int | None, Field(ge=1, description="Most texts to read, drawn at random.")] = None,
         limit: Limit = 20,
     ) -> dict[str, Any]:
@@ -307,7 +324,7 @@ class Tools:
         s = headscope.study(
             self._workspace.model(model), texts, lenses=lenses, measures=measures, effects=effects,
             target=tuple(target) if isinstance(target, list) else target,  # type: ignore[arg-type]
-            limit=inputs, progress=_report(context),
+            position=position, limit=inputs, progress=_report(context),
         )  # fmt: skip
         names = ("inputs", "tokens", "cut", "failed_count", "failed")
         return {"study": self._workspace.keep(s), **{name: s.document[name] for name in names}, "tables": s.tables}

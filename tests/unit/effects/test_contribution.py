@@ -248,7 +248,7 @@ def test_refusals(minilm: Model) -> None:
         (InvalidRequest, "below 200", gpt2, {"target": 200}),
         (InvalidRequest, "a pair", gpt2, {"target": (1, 2, 3)}),
         (InvalidRequest, "position must be from -6 to 5", gpt2, {"position": 6}),
-        (InvalidRequest, "one mask token", headscope.load(TINY["bert"]()), {}),
+        (InvalidRequest, "mask one token", headscope.load(TINY["bert"]()), {}),
         (Unsupported, "without a tokenizer", gpt2, {"target": " Paris"}),
         (Unknown, "contribution", gpt2, {"method": "direct"}),
         (InvalidRequest, "sources", gpt2, {"method": {"name": "contribution", "sources": 3}}),
