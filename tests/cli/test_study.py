@@ -97,6 +97,8 @@ def test_effects_of_heads(tmp_path: Path) -> None:
         (("cats.txt", "--figure", "smile"), "There is no such figure"),
         (("cats.txt", "--figure", "entropy:joy=1"), "parameters of figure entropy are not valid"),
         (("cats.txt", "--format", "pdf"), "--format is for figures and tables"),
+        (("cats.txt", "--figure", "entropy", "--format", "parquet"), "Figures have the formats"),
+        (("cats.txt", "--table", "heads", "--format", "svg"), "Tables have the formats"),
         (("cats.txt", "--table", "smile"), "Invalid value for '--table'"),
         (("cats.txt", "--column", "text=nothing"), "invalid-request"),
         (("cats.txt", "--effect", "score:head=1.0"), "There is no such method"),

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import atexit
+import errno
 import gc
+import os
+import sys
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -73,6 +77,19 @@ class _LazyGroup(click.Group):
         except HeadscopeError as error:
             click.echo(f"headscope: {error.detail} [{error.code}]", err=True)
             ctx.exit(1)
+        except OSError as error:
+            if error.errno == errno.EPIPE:  # the reader has seen enough
+                raise
+            place = f" ({error.filename})" if error.filename else ""
+            click.echo(f"headscope: {error.strerror or error}{place}.", err=True)
+            _discard_output()
+            ctx.exit(1)
+
+
+def _discard_output() -> None:
+    """Discard what standard output could not take, which Python would try to write again at exit."""
+    with suppress(OSError, ValueError):  # ValueError: it is no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -142,8 +142,7 @@ def study(
     options |= {"target": _target(options.pop("target"), options.pop("minus"))}
     options["reference"] = options["reference"] and read_lines(options["reference"])
     drawn = _parse_figures(figures)
-    if formats and not (drawn or listed):
-        raise click.UsageError("--format is for figures and tables. Name them with --figure and --table.")
+    _check_formats(formats, drawn, listed)
     tabled = [name for name in listed if name in STUDY_FIGURES]
     only_figures = len(drawn) + len(listed) > 0 and tabled == list(listed)
     arguments = _arguments(options, only_named=only_figures or bool(options["effects"]))
@@ -167,6 +166,17 @@ def study(
     click.echo("\n".join(_summary(result)))
     if not (drawn or listed):
         _print_heads(result)
+
+
+def _check_formats(formats: Sequence[str], drawn: Sequence[Any], listed: Sequence[str]) -> None:
+    """Raise UsageError for formats without anything to write in one of them."""
+    if formats and not (drawn or listed):
+        raise click.UsageError("--format is for figures and tables. Name them with --figure and --table.")
+    for what, asked, known in (("Figures", drawn, FIGURE_FORMATS), ("Tables", listed, tuple(table_files.WRITERS))):
+        if asked and formats and not set(formats) & set(known):
+            raise click.UsageError(
+                f"{what} have the formats {', '.join(known)}. The numbers of a figure are also a table (--table)."
+            )
 
 
 def _write(result: headscope.Study, out: Path, files: Sequence[tuple[str, bytes]], save: Path | None) -> Iterator[Path]:

@@ -143,8 +143,16 @@ def check_input(facts: Facts, given: InputKind) -> None:
     needs_target = given.kind in ("decoder", "cross") and facts.family not in LISTENING
     if needs_target and given.text_pair is None and given.target_ids is None and given.generate is None:
         raise InvalidRequest(
-            "The decoder needs its own text. Give a second text, or let the model generate it (generate).",
+            "The decoder needs its own text. Give a second text, or, other than in a study, let the model generate it (generate).",
             pointer="/text_pair",
+        )
+
+
+def check_text_model(facts: Facts, listens: bool = False) -> None:
+    """Raise Unsupported for a model that studies cannot use; whether it `listens` is known once it is loaded."""
+    if facts.kind == "vision" or listens:
+        raise Unsupported(
+            "Studies read texts, but this model reads images or sound. Choose a text model.", pointer="/model"
         )
 
 

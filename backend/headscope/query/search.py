@@ -10,7 +10,9 @@ import numpy as np
 
 from ..core.arrays import Array, divide
 from ..core.declarations import TOKEN_AXES
+from ..core.right_key import SCORES
 from ..errors import InvalidQuery, Unknown
+from ..measures import MEASURES
 from .grammar import And, Comparison, Condition, Not, Or, Query, parse, terms_of, write
 from .terms import CLASS, CLASSES, KNOWN, LIKE, PLACES, Direction, PatternClass, Term, kinds
 
@@ -195,9 +197,10 @@ def _lens(space: SearchSpace, term: Term) -> str:
     """Return the lens of a term, else the lens of the search if the measure has it, else the measure's first lens."""
     computed = space.computed.get(term.measure)
     if not computed:
+        known = "measures" if term.measure in MEASURES else "figures" if term.measure == SCORES.name else "effects"
         raise Unknown(
             "measure",
-            f"The query needs the measure {term.measure}, which this analysis lacks. Send the request again with it.",
+            f"The query needs {term.measure}, which was not computed. Send the request again with it among the {known}.",
             pointer="/where",
         )
     if not term.lens:

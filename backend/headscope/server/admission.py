@@ -98,6 +98,7 @@ class Admission:
         for number, ((_, facts), variant) in enumerate(zip(known, request.requests, strict=True)):
             if facts is not None:
                 with _of_variant(number):
+                    support.check_text_model(facts)
                     _check_supported(facts, variant.model_copy(update=pair))
                 check_effects(facts, request, variant)
         return request, [located.digest() for located, _ in known], self._tokenizer(known[0][0])

@@ -19,6 +19,7 @@ from ..core.right_key import SCORES
 from ..errors import HeadscopeError, InvalidRequest, NonFinite, Unsupported
 from ..measures import MEASURES
 from ..models.loading import Model
+from ..models.support import check_text_model
 from . import kept_maps, scores, statistics
 from .aggregate import MAX_FAILED, Aggregate, add_rows, collect, measure_shapes
 from .comparison import HeadSimilarity, VariantComparison
@@ -62,10 +63,7 @@ def run(
 def check(models: Sequence[Model], request: StudyRequest) -> None:
     """Raise Unsupported for methods that a model does not support, whatever the input."""
     for model, one in zip(models, request.requests, strict=True):
-        if model.facts.kind == "vision" or model.listens:
-            raise Unsupported(
-                "Studies read texts, but this model reads images or sound. Choose a text model.", pointer="/model"
-            )
+        check_text_model(model.facts, model.listens)
         check_capabilities(one.methods, {**examine(model).missing(one.kind), **model.missing})
         check_effects(model.facts, request, one)
 

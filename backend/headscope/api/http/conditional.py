@@ -42,7 +42,7 @@ def respond_with_etag(
     # Weak, because safetensors may order tensors differently each time.
     tag = f'"{hashlib.sha256(key.encode()).hexdigest()[:32]}"'
     headers = {**IMMUTABLE, "ETag": f"W/{tag}"}
-    if tag in if_none_match:
+    if tag in if_none_match or if_none_match.strip() == "*":
         return Response(status_code=304, headers=headers)
     cached = cache.get(key)
     if cached is not None:
