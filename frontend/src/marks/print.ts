@@ -7,7 +7,7 @@ import type { Scale } from '../lib/maths/scale'
 /** The figure that a picture belongs to. */
 export type Group = 'head' | 'heads' | 'scatter'
 
-interface Layer {
+export interface Layer {
   /** The opacity of a background. */
   opacity?: number
   /** Position of its corner. */

@@ -2,10 +2,12 @@
 import { type Analysis, type Declaration, type Head, headName, type Predicts, type Reasons } from '../lib/data/analysis'
 import {
   type Effect,
+  type EffectColours,
   type EffectRequest,
   type Effects,
   effectNumber,
   inputKey,
+  isEffect,
   methodOf,
   type Target,
   toggleTarget,
@@ -15,28 +17,15 @@ import { SourceError } from '../lib/data/source'
 import { headsOf } from '../lib/data/subset'
 import { sameHead } from '../lib/maths/merge'
 import { everyHead, headPoints, rankCorrelation } from '../lib/maths/scatter'
-import { NOT_SOFTMAX, PIN } from '../lib/text/effects'
+import { NOT_SOFTMAX, PIN, targetPlace } from '../lib/text/effects'
 import { EffectMap } from './effect-map.svelte'
 import { EffectMethods } from './effect-methods.svelte'
 import { type Compute, EffectRun, type WantedEffect } from './effect-run.svelte'
 import { HeadScore } from './head-score.svelte'
 import type { Pointer } from './pointer.svelte'
 import type { Selection } from './selection.svelte'
+import { plainly } from './selection-fields'
 import type { Session } from './session.svelte'
-
-const isEffect = (colour: string) => methodOf(colour) !== undefined
-
-/** The numbers by which the grid is coloured. */
-interface EffectColours {
-  declaration: Declaration
-  values: Effect['values'] | undefined
-  /** They are of another text, token or target than the controls say, or with other parameters. */
-  stale: boolean
-  /** Those of the controls are being computed. */
-  running: boolean
-  /** What happens to them; empty if nothing does. */
-  said: string
-}
 
 export class HeadEffects {
   readonly methods: EffectMethods
@@ -206,6 +195,7 @@ export class HeadEffects {
       values: fresh?.gap ? undefined : values,
       stale: !fresh,
       running: run.isRunning(wanted),
+      about: found ? targetPlace(found.result.target.texts, found.wanted.request.position) : '',
       said:
         said ||
         (run.isRunning(wanted)
@@ -272,9 +262,7 @@ export class HeadEffects {
 
   close(): void {
     for (const run of [this.predicted, this.grid, this.without, this.written]) run.stop()
-    const coloured = isEffect(this.selection.colour) ? { colour: 'map' } : {}
-    const seen = isEffect(this.selection.lens) ? { lens: 'weights' } : {}
-    this.selection.set({ predict: '', off: '', ...coloured, ...seen })
+    this.selection.set({ predict: '', off: '', ...plainly(this.selection) })
   }
 
   aim(target: Target): void {

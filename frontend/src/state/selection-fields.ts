@@ -1,5 +1,6 @@
 /** The fields of the address of an analysis, and which of them belong together. */
 import type { Analysis, Method } from '../lib/data/analysis'
+import { isEffect } from '../lib/data/effects'
 import { sameMethod } from '../lib/data/mechanism'
 import { MOST_SELECTED } from '../lib/maths/merge'
 import { UNITS } from '../lib/maths/units'
@@ -151,6 +152,21 @@ export const DETERMINED = {
 } satisfies Patch
 /** A key opens one analysis; what it is compared with would be another. */
 export const ALONE = { with: 'lens', than: '', thanparams: '', twin: '' } satisfies Patch
+/** Effects need the model, which others who read one analysis cannot run. */
+export const NO_EFFECTS = {
+  predict: '',
+  target: '',
+  at: '',
+  off: '',
+  effectparams: '',
+  why: '',
+  reference: '',
+} satisfies Patch
+/** Colours and a lens in place of those of effects. */
+export const plainly = (now: { colour: string; lens: string }): Patch => ({
+  ...(isEffect(now.colour) ? { colour: 'map' } : {}),
+  ...(isEffect(now.lens) ? { lens: 'weights' } : {}),
+})
 export const NOT_SHARED = { analysis: '', share: '' } satisfies Patch
 /** What refers to the tokens of one text. */
 export const OF_TOKENS = { mask: '', pins: '', zoom: '', at: '' } satisfies Patch

@@ -1,15 +1,27 @@
 /** Everything that is chosen on the page. It lives in the address, so that reload, back and shared links work. */
 import { type Analysis, type Head, headName, type Method } from '../lib/data/analysis'
+import { isEffect } from '../lib/data/effects'
 import { pickParams, replaceParams } from '../lib/data/params'
 import { MOST_SELECTED, sameHead, toggleHead } from '../lib/maths/merge'
 import { linkProblem, writeFragment } from '../lib/net/fragment'
 import { addressFields } from './fields.svelte'
-import { ALONE, DETERMINED, describe, FIELDS, INPUT, NOT_SHARED, OF_TOKENS, type Patch } from './selection-fields'
+import {
+  ALONE,
+  DETERMINED,
+  describe,
+  FIELDS,
+  INPUT,
+  NO_EFFECTS,
+  NOT_SHARED,
+  OF_TOKENS,
+  type Patch,
+  plainly,
+} from './selection-fields'
 
 /** Characters that the server accepts. */
 const LONGEST_VIEW = 4000
 /** What a view in a file can do without, and in which order it is left out until the rest is short enough. */
-const SPARE = ['pins', 'find', 'notes', 'reference', 'heads', 'off'] as const
+const SPARE = ['pins', 'find', 'notes', 'heads'] as const
 
 /** `step` adds a history entry, unless the same fields changed a moment ago. */
 type History = 'push' | 'replace' | 'step'
@@ -122,23 +134,40 @@ export class Selection extends addressFields(FIELDS) {
     this.set({ ...NOT_SHARED, ...OF_TOKENS, ...describe(analysis, own), lens }, 'push')
   }
 
-  /** From now on requests are the reader's own. */
+  /** From now on requests are the reader's own; going back shows what was shared. */
   leave(): void {
-    if (this.shared) this.set(NOT_SHARED, 'replace')
+    if (this.shared) this.set(NOT_SHARED, 'push')
+  }
+
+  /** Whether the open map is compared with what is not in its analysis. */
+  get #beside(): boolean {
+    return !['lens', 'head'].includes(this.with)
+  }
+
+  /** What a view of the analysis alone leaves out: what it describes itself, comparison with others, and effects. */
+  get #alone(): Patch {
+    return {
+      ...DETERMINED,
+      ...(this.#beside ? { ...ALONE, compare: 'off' } : {}),
+      ...NO_EFFECTS,
+      ...plainly(this),
+    }
   }
 
   /** The address that shows this view to anyone with the key. */
   linkTo(analysis: string, share: string): string {
-    return `#${this.encode({ ...DETERMINED, ...(this.with === 'head' ? {} : ALONE), analysis, share })}`
+    return `#${this.encode({ ...this.#alone, analysis, share })}`
+  }
+
+  /** Whether the view has something that `linkTo` leaves out. */
+  get hasMore(): boolean {
+    const effects = [this.colour, this.lens].some(isEffect) || this.predict || this.off.length > 0
+    return effects || (this.#beside && this.compare !== 'off')
   }
 
   /** The view of an analysis as it opens from a file of its own, which has nothing to compare it with but its lenses and heads. */
   get exported(): string {
-    const alone: Patch = {
-      ...DETERMINED,
-      ...NOT_SHARED,
-      ...(['lens', 'head'].includes(this.with) ? {} : { ...ALONE, compare: 'off' }),
-    }
+    const alone: Patch = { ...this.#alone, ...NOT_SHARED }
     for (const name of SPARE) {
       const view = this.encode(alone)
       if (view.length <= LONGEST_VIEW) return view

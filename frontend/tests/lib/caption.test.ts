@@ -41,6 +41,23 @@ describe('a caption', () => {
     expect(caption(told)).not.toContain('Folded')
   })
 
+  it('names the heads that were merged, and what they are compared with', async () => {
+    const told = { analysis: await analysed(), name: 'mean of 2 heads', model: 'MiniLM', lenses: [] }
+    const heads = [
+      { layer: 1, head: 1 },
+      { layer: 2, head: 10 },
+    ]
+    const head = { layer: 1, head: 1, among: { heads, how: 'mean' as const } }
+    const other = { ...(await analysed('Another text.')), id: 'ffff0000aaaa' }
+    const second = { analysis: other, head: { layer: 0, head: 3 }, model: 'MiniLM' }
+    const said = caption({ ...told, head, second })
+    expect(said).toContain('Mean of heads 1.1, 2.10.')
+    expect(said).toContain(
+      'Compared with MiniLM, mechanism jump (order 2), on \u201cAnother text.\u201d (analysis ffff0000).',
+    )
+    expect(caption({ ...told, second: { ...second, analysis: told.analysis } })).not.toContain('Compared')
+  })
+
   it('shortens a long text', async () => {
     const analysis = await analysed(fixedText(512))
     const said = caption({ analysis, name: 'all heads', model: 'MiniLM', lenses: [] })

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { problemSentence } from '../../src/lib/net/problem'
+import { problemSentence, studyProblemSentence } from '../../src/lib/net/problem'
 
 const problem = { title: 'Not supported', detail: '', status: 422, code: 'unsupported' }
 
@@ -20,5 +20,12 @@ describe('problemSentence', () => {
     expect(problemSentence({ ...problem, detail: 'This can not be.' })).toBe('This can not be.')
     expect(problemSentence(problem)).toBe('Not supported.')
     expect(problemSentence({ ...problem, title: '' })).toContain('Try again')
+  })
+
+  it('says what to do about what is gone, on both pages', () => {
+    const gone = { ...problem, detail: 'Send the request again.', status: 404 }
+    expect(problemSentence({ ...gone, code: 'unknown-analysis' })).toContain('Press Analyse')
+    expect(studyProblemSentence({ ...gone, code: 'unknown-study' })).toContain('no longer has this study')
+    expect(studyProblemSentence({ ...gone, code: 'unknown-dataset' })).toContain('Upload its file again')
   })
 })

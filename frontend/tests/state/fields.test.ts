@@ -76,4 +76,13 @@ describe('a selection', () => {
     expect(view(1000).exported).toContain('notes=')
     expect(view(3990).exported).toBe('head=1.0')
   })
+
+  it('shows no effects where they cannot be computed, such as crosses of heads that are switched off', () => {
+    const effects =
+      'predict=1&off=0.1+1.2&target=%5B5%5D&colour=effect.ablation&lens=effect.gradient-attention&head=1.0'
+    const selection = new Selection(effects)
+    expect([selection.exported, selection.hasMore]).toEqual(['head=1.0', true])
+    expect(selection.linkTo('a', 'k')).toBe('#head=1.0&analysis=a&share=k')
+    expect(new Selection('head=1.0').hasMore).toBe(false)
+  })
 })

@@ -101,6 +101,20 @@ export function inputKey({ model, kind, mechanism, params, image, tokens, keyTok
   return JSON.stringify([model, kind, mechanism, params, image, ids(tokens), keys])
 }
 
+/** The numbers by which the grid is coloured. */
+export interface EffectColours {
+  declaration: Declaration
+  values: Effect['values'] | undefined
+  /** They are of another text, token or target than the controls say, or with other parameters. */
+  stale: boolean
+  /** Those of the controls are being computed. */
+  running: boolean
+  /** The target of the values and where it is predicted; empty until there are some. */
+  about: string
+  /** What happens to them; empty if nothing does. */
+  said: string
+}
+
 const COLOUR = 'effect.'
 
 /** What is chosen to colour the grid by the effects of a method, or as the lens to see its maps. */
@@ -109,6 +123,9 @@ export const colourOf = (method: string): string => COLOUR + method
 /** The name of the method of a colour or lens; undefined for any other. */
 export const methodOf = (colour: string): string | undefined =>
   colour.startsWith(COLOUR) ? colour.slice(COLOUR.length) : undefined
+
+/** Whether heads are coloured by an effect, or a map is that of an effect. */
+export const isEffect = (name: string): boolean => methodOf(name) !== undefined
 
 /** Methods that judge heads by a prediction, each in its own way: ALTI-Logit only splits contributions. */
 export const judgesOf = (methods: readonly Declaration[]): Declaration[] =>

@@ -33,6 +33,20 @@ export function firstBelow(elements: ArrayLike<Pick<Element, 'getBoundingClientR
   return from
 }
 
+/**
+ * For `{@attach ...}` on an element that scrolls: scroll it, not the page, until what `find` selects within is visible, at first and whenever that changes.
+ */
+export const revealing = (find: () => string) => (holder: HTMLElement) => {
+  const selector = find()
+  const frame = requestAnimationFrame(() => {
+    const [part, whole] = [holder.querySelector(selector)?.getBoundingClientRect(), holder.getBoundingClientRect()]
+    if (!part) return
+    if (part.bottom > whole.bottom) holder.scrollTop += part.bottom - whole.bottom + MARGIN
+    else if (part.top < whole.top) holder.scrollTop -= whole.top - part.top + MARGIN
+  })
+  return () => cancelAnimationFrame(frame)
+}
+
 /** Report the visible part of an element at once, and whenever it changes by scrolling or resizing. Returns a function that stops. */
 export function watchVisible(element: HTMLElement, report: (box: Box) => void): () => void {
   const holders: HTMLElement[] = []

@@ -35,6 +35,14 @@ const SENTENCES: Record<string, MessageOf> = {
     `The model is not on the server and could not be downloaded. ${KEPT}. Choose another model.`,
 }
 
+/** Of what was on the server before, whether its text is kept or not. */
+const GONE: Record<string, string> = {
+  'unknown-analysis':
+    'The server no longer has this analysis, or its link was revoked. Press Analyse to compute a text again.',
+  'unknown-study': 'The server no longer has this study, or its link was revoked.',
+  'unknown-dataset': 'The server no longer has this data set. Upload its file again.',
+}
+
 export const unknownModelSentence = (model: string): string =>
   `This server has no model named \u201c${model}\u201d. ${KEPT}. Choose a model from the list above.`
 
@@ -50,12 +58,14 @@ export const tooLongSentence = (actual: number, limit: number): string =>
 export function problemSentence(problem: Problem): string {
   const said = SENTENCES[problem.code]
   if (said) return said(problem)
+  if (problem.code in GONE) return GONE[problem.code]
   return problem.detail || (problem.title ? `${problem.title}.` : `The analysis failed. ${KEPT}. Try again.`)
 }
 
 /** Messages for problems of a study, which has no single text. */
 export function studyProblemSentence(problem: Problem): string {
   if (problem.code === 'unauthorized') return SENTENCES.unauthorized(problem)
+  if (problem.code in GONE) return GONE[problem.code]
   const said = problem.detail || `${problem.title || 'The study failed'}.`
   return said.replace('set max_tokens to cut it', 'start another study with a limit on tokens per input')
 }

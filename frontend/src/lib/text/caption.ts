@@ -1,5 +1,5 @@
 /** Captions of pictures: the model, mechanism and lens, the text, and warnings. */
-import type { Analysis, Token } from '../data/analysis'
+import { type Analysis, type Head, headName, type Token } from '../data/analysis'
 import type { Matrix } from '../maths/matrix'
 import type { Unit } from '../maths/units'
 import { plural, short } from './format'
@@ -17,6 +17,10 @@ interface CaptionContext {
   lenses: readonly { name: string; title: string }[]
   /** What a row and a column of the map stand for. */
   unit?: Unit
+  /** The head on screen, which may be merged from several. */
+  head?: Head | undefined
+  /** What it is compared with. */
+  second?: { analysis: Analysis; head: Head; model: string } | undefined
 }
 
 const FOLDED: Record<Unit, string[]> = {
@@ -25,12 +29,11 @@ const FOLDED: Record<Unit, string[]> = {
   sentences: ['Folded to sentences, keys summed, queries averaged.'],
 }
 
-export function caption({ analysis, name, model, lenses, unit = 'pieces' }: CaptionContext): string {
+export function caption({ analysis, name, model, lenses, unit = 'pieces', head, second }: CaptionContext): string {
   const { tokens, keyTokens, mechanism } = analysis
   const count =
     keyTokens === tokens ? plural(tokens.length, 'token') : `${tokens.length} query and ${keyTokens.length} key tokens`
-  const written = analysis.messages ? [writeMessages(analysis.messages)] : [analysis.text, analysis.textPair]
-  const words = written.filter(Boolean).map(quoted).join(' and ')
+  const words = wordsOf(analysis)
   const read = lenses.map(({ title }) => title.toLowerCase()).join(' and ')
   const through =
     lenses.length === 0
@@ -39,6 +42,8 @@ export function caption({ analysis, name, model, lenses, unit = 'pieces' }: Capt
   const sentences = [
     `${capital(name)} of ${model}, mechanism ${mechanism}${options(analysis.params)}${through}.`,
     `${capital(count)}${words ? `: ${words}` : ''}.`,
+    ...[head, second?.head].filter((one) => one !== undefined).flatMap(mergedSentence),
+    ...(second && second.analysis.id !== analysis.id ? [besideSentence(second)] : []),
     ...FOLDED[unit],
     ...[cutSentence(analysis)].filter(Boolean),
     ...[maskSentence(analysis)].filter(Boolean).map((said) => `${capital(said)}.`),
@@ -48,6 +53,23 @@ export function caption({ analysis, name, model, lenses, unit = 'pieces' }: Capt
     ),
   ]
   return sentences.join(' ')
+}
+
+function wordsOf({ messages, text, textPair }: Analysis): string {
+  const written = messages ? [writeMessages(messages)] : [text, textPair]
+  return written.filter(Boolean).map(quoted).join(' and ')
+}
+
+const mergedSentence = ({ among }: Head): string[] =>
+  among
+    ? [`${among.how === 'mean' ? 'Mean' : 'Largest entries'} of heads ${among.heads.map(headName).join(', ')}.`]
+    : []
+
+/** What the other map is of. */
+function besideSentence({ analysis, model }: { analysis: Analysis; model: string }): string {
+  const { mechanism, params, id } = analysis
+  const words = wordsOf(analysis)
+  return `Compared with ${model}, mechanism ${mechanism}${options(params)}${words ? `, on ${words}` : ''} (analysis ${id.slice(0, 8)}).`
 }
 
 /** The source of the numbers. */
@@ -100,4 +122,5 @@ function options(params: Record<string, unknown>): string {
   return parts.length > 0 ? ` (${parts.join(', ')})` : ''
 }
 
+export const lowerFirst = (text: string) => text.replace(/^./, (letter) => letter.toLowerCase())
 const capital = (text: string) => text.replace(/^./, (letter) => letter.toUpperCase())

@@ -20,6 +20,10 @@ export function outputText(output: Output, known: readonly Prediction[]): string
 /** `“ Mary” over “ John”`. */
 export const targetName = (texts: readonly string[]): string => texts.map(quoted).join(' over ')
 
+/** The same with the token at which it is predicted; null for a class of the whole input. */
+export const targetPlace = (texts: readonly string[], position: number | null): string =>
+  `${targetName(texts)}${position === null ? '' : ` at token ${position}`}`
+
 export const targetTexts = (target: Target, known: readonly Prediction[]): string[] =>
   target.map((one) => outputText(one, known))
 

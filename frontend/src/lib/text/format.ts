@@ -1,4 +1,6 @@
 /** Format numbers for people: a few digits, a real minus sign, powers of ten for small ones, and units. */
+import type { Rule } from '../maths/edges'
+
 const minus = (text: string) => text.replace('-', '\u2212')
 
 /** One decimal where whole numbers would round to 0 or 100, or lose half of the value; 0 only for zero. */
@@ -97,6 +99,13 @@ export function when(moment: number, now = Date.now()): string {
   if (then.toDateString() === today.toDateString()) return clock
   const year = then.getFullYear() === today.getFullYear() ? {} : ({ year: 'numeric' } as const)
   return `${then.toLocaleDateString([], { day: 'numeric', month: 'short', ...year })}, ${clock}`
+}
+
+/** Which connections a graph has. */
+export function ruleWords(rule: Rule): string {
+  if (rule.name === 'top-k') return `the ${rule.k} strongest of each query`
+  if (rule.name === 'value') return `all of at least ${short(rule.value)}`
+  return `the fewest that carry ${percent(rule.mass)} of each query\u2019s weight`
 }
 
 export const plural = (count: number, noun: string) => `${count} ${noun}${count === 1 ? '' : 's'}`

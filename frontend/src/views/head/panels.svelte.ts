@@ -8,6 +8,7 @@ import { type Matrix, tilesMax } from '../../lib/maths/matrix'
 import type { Range, Scale } from '../../lib/maths/scale'
 import { cellWindow, shownUnit, type Unit, unitAxes } from '../../lib/maths/units'
 import { writeZoom } from '../../lib/text/pins'
+import type { SnippetSide } from '../../lib/text/snippets'
 import type { ComparisonSide } from '../../state/comparison-side'
 import { mapKey } from '../../state/folded-maps.svelte'
 import { drawnAxes, drawnTreatment, NO_SINKS, type SinkTokens, sidesSinks, type Treatment } from '../../state/left-out'
@@ -220,6 +221,12 @@ export class Panels {
       lit: () => linked.lit,
     }
     this.#drawn = [new DrawnMap(first, pointer), new DrawnMap(beside, linked)]
+  }
+
+  /** What the map is compared with, as scripts and captions have it. */
+  get beside(): SnippetSide | undefined {
+    const { second } = this
+    return second && { analysis: second.shown.analysis, lens: second.lens, head: second.head }
   }
 
   placeOf = (head: Head): string => (this.of.layered ? `layer ${head.layer}` : headTitle(head))
