@@ -35,7 +35,9 @@ NOT_CAUSAL = {"causal": "Every token of this model attends to all others."}
 # Why heads have no effect on a prediction.
 NO_HEAD = "This model has no head that predicts tokens, or classes of whole inputs."
 NO_TOKENS = "This model has no output matrix over the tokens that it reads."
-BEFORE_DECODER = "Effects are those of the decoder's heads: the heads of an encoder reach the logits through the decoder only."
+BEFORE_DECODER = (
+    "Effects are those of the decoder's heads: the heads of an encoder reach the logits through the decoder only."
+)
 NOT_SOFTMAX = "Effects are computed with softmax, and this model attends by another mechanism."
 
 # Encoder-decoders whose encoder takes audio: their text is the decoder's.
