@@ -102,16 +102,6 @@ def test_in_a_process_of_its_own(home: Path, models: Path, arguments: list[str])
     assert shown[0] == shown[1]
 
 
-def test_output_that_cannot_be_written(home: Path) -> None:
-    """One line, and no other at exit, where Python would write the rest of it again."""
-    command = [sys.executable, "-m", "headscope", "lenses"]
-    with Path("/dev/full").open("w") as full:
-        ended = subprocess.run(
-            command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment(home), check=False
-        )
-    assert (ended.returncode, ended.stderr) == (1, "headscope: No space left on device.\n")
-
-
 def test_analyze_prints_every_head(home: Path, models: Path) -> None:
     """One line per head, with a column per measure."""
     ended = run(home, "analyze", "The cat sat.", "-m", "bert", models=models)

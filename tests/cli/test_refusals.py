@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from headscope.cli.options import read_text
 from headscope.errors import InvalidText
 from tests.support.commands import run
+from tests.support.server import environment
 
 from .test_commands import process, refusal
 
@@ -47,3 +50,13 @@ def test_bad_text_and_bad_place(models: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     nowhere = str(tmp_path / "file" / "cat.safetensors")
     refusal(run(tmp_path / "home", "analyze", "Cat.", "-m", "bert", "-o", nowhere, models=models), "internal")
+
+
+def test_output_that_cannot_be_written(tmp_path: Path) -> None:
+    """One line, and no other at exit, where Python would write the rest of it again."""
+    command = [sys.executable, "-m", "headscope", "lenses"]
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment(tmp_path), check=False
+        )
+    assert (ended.returncode, ended.stderr) == (1, "headscope: No space left on device.\n")

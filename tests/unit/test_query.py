@@ -255,7 +255,7 @@ def test_faults_say_where_and_what(text, position, word):
 
 
 def test_a_measure_that_was_not_computed_is_named():
-    with pytest.raises(Unknown, match="measure sink,"):
+    with pytest.raises(Unknown, match="needs sink, which was not computed"):
         find(subject(), "sink.value > 0.3")
     with pytest.raises(InvalidQuery, match="patterns for: weights, max-entropy"):
         find(subject(), "rank.stable < 1 and patterns.margin@effective < 1")
