@@ -172,11 +172,9 @@ def _check_formats(formats: Sequence[str], drawn: Sequence[Any], listed: Sequenc
     """Raise UsageError for formats without anything to write in one of them."""
     if formats and not (drawn or listed):
         raise click.UsageError("--format is for figures and tables. Name them with --figure and --table.")
-    for what, asked, known in (("Figures", drawn, FIGURE_FORMATS), ("Tables", listed, tuple(table_files.WRITERS))):
+    for what, asked, known in (("Figures", drawn, FIGURE_FORMATS), ("Tables", listed, table_files.WRITERS)):
         if asked and formats and not set(formats) & set(known):
-            raise click.UsageError(
-                f"{what} have the formats {', '.join(known)}. The numbers of a figure are also a table (--table)."
-            )
+            raise click.UsageError(f"{what} have the formats {', '.join(known)}.")
 
 
 def _write(result: headscope.Study, out: Path, files: Sequence[tuple[str, bytes]], save: Path | None) -> Iterator[Path]:

@@ -24,7 +24,7 @@ import { type Compute, EffectRun, type WantedEffect } from './effect-run.svelte'
 import { HeadScore } from './head-score.svelte'
 import type { Pointer } from './pointer.svelte'
 import type { Selection } from './selection.svelte'
-import { plainly } from './selection-fields'
+import { inPlaceOfEffects } from './selection-fields'
 import type { Session } from './session.svelte'
 
 export class HeadEffects {
@@ -262,7 +262,7 @@ export class HeadEffects {
 
   close(): void {
     for (const run of [this.predicted, this.grid, this.without, this.written]) run.stop()
-    this.selection.set({ predict: '', off: '', ...plainly(this.selection) })
+    this.selection.set({ predict: '', off: '', ...inPlaceOfEffects(this.selection) })
   }
 
   aim(target: Target): void {

@@ -162,8 +162,8 @@ export const NO_EFFECTS = {
   why: '',
   reference: '',
 } satisfies Patch
-/** Colours and a lens in place of those of effects. */
-export const plainly = (now: { colour: string; lens: string }): Patch => ({
+/** The colour and the lens that take the place of those of effects. */
+export const inPlaceOfEffects = (now: { colour: string; lens: string }): Patch => ({
   ...(isEffect(now.colour) ? { colour: 'map' } : {}),
   ...(isEffect(now.lens) ? { lens: 'weights' } : {}),
 })

@@ -11,11 +11,11 @@ import {
   describe,
   FIELDS,
   INPUT,
+  inPlaceOfEffects,
   NO_EFFECTS,
   NOT_SHARED,
   OF_TOKENS,
   type Patch,
-  plainly,
 } from './selection-fields'
 
 /** Characters that the server accepts. */
@@ -139,7 +139,7 @@ export class Selection extends addressFields(FIELDS) {
     if (this.shared) this.set(NOT_SHARED, 'push')
   }
 
-  /** Whether the open map is compared with what is not in its analysis. */
+  /** Whether the open map is compared with another analysis. */
   get #beside(): boolean {
     return !['lens', 'head'].includes(this.with)
   }
@@ -150,7 +150,7 @@ export class Selection extends addressFields(FIELDS) {
       ...DETERMINED,
       ...(this.#beside ? { ...ALONE, compare: 'off' } : {}),
       ...NO_EFFECTS,
-      ...plainly(this),
+      ...inPlaceOfEffects(this),
     }
   }
 

@@ -22,7 +22,7 @@ describe('problemSentence', () => {
     expect(problemSentence({ ...problem, title: '' })).toContain('Try again')
   })
 
-  it('says what to do about what is gone, on both pages', () => {
+  it('names the next step if a result or data set was deleted, on both pages', () => {
     const gone = { ...problem, detail: 'Send the request again.', status: 404 }
     expect(problemSentence({ ...gone, code: 'unknown-analysis' })).toContain('Press Analyse')
     expect(studyProblemSentence({ ...gone, code: 'unknown-study' })).toContain('no longer has this study')

@@ -58,7 +58,7 @@ export class Cache<T> {
   }
 
   #settle(key: string, made: Promise<T>, value: T): void {
-    // What has arrived stays, whoever leaves.
+    // An answer that has arrived is kept when its readers leave.
     this.#requests.delete(made)
     if (this.#entries.get(key) !== made) return
     // Its arrival is a use, as otherwise the parts that it was made of would evict it.

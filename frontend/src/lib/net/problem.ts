@@ -35,7 +35,7 @@ const SENTENCES: Record<string, MessageOf> = {
     `The model is not on the server and could not be downloaded. ${KEPT}. Choose another model.`,
 }
 
-/** Of what was on the server before, whether its text is kept or not. */
+/** Messages of both pages for results and data that were deleted, or whose link was revoked. */
 const GONE: Record<string, string> = {
   'unknown-analysis':
     'The server no longer has this analysis, or its link was revoked. Press Analyse to compute a text again.',
