@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 from itertools import cycle, product
 from typing import Any
 
@@ -38,16 +37,14 @@ from headscope.analysis.pipeline import AnalysisTask
 from headscope.analysis.request import AnalysisRequest
 from headscope.analysis.result import MemorySink, Result
 from headscope.capture import CaptureSpec, capture, examine
-from headscope.core.attention import Layer, ScoreTerms
+from headscope.core.attention import Layer
 from headscope.core.factors import Factors, Whole
 from headscope.errors import NonFinite
-from headscope.lenses.base import RowLens
 from headscope.measures.thumbnail import RowPool, pool
 from tests.support.extent import extent, mostly_long
 
 from .conftest import TINY, eager, projected
 from .test_map_factors import MODELS
-from .test_rowspace import hard_values, make_layer
 
 Array = NDArray[Any]
 LENS_NAMES = ["weights", "effective", "null"]
@@ -72,6 +69,7 @@ def rows(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     monkeypatch.setattr("headscope.capture.interface.LONG", 1)
     monkeypatch.setattr("headscope.capture.deferred.ROWS_BYTES", 4096)
     monkeypatch.setattr("headscope.capture.deferred.FEWEST_ROWS", 1)
+    monkeypatch.setattr("headscope.analysis.row_reader.KEYS", 7)
     monkeypatch.setattr("headscope.analysis.reader.RowwiseReader", Counting)
     return counts
 
@@ -326,58 +324,13 @@ def test_a_model_that_overflows(rows: list[int]) -> None:
             read(headscope.load(module), token_ids=numbers(60))
 
 
-def read_rows(lens: str, layer: Layer, size: int) -> tuple[RowLens, Array, Array] | None:
-    """Read a lens of a layer that has its weights by rows: the map and what it keeps."""
-    factoring = LENSES[lens].factoring
-    assert factoring is not None
-    reader = factoring.rows(layer, None)
-    if reader is None:
-        return None
-    query, key = (torch.zeros(count, layer.weights.shape[1], 0) for count in (4, 2))
-    filled = replace(layer, query=query, key=key, terms=ScoreTerms(1.0))
-    found, kept, low = torch.zeros_like(layer.weights), torch.zeros(layer.weights.shape[:2]), 0
-    while low < layer.weights.shape[1]:
-        step = reader.first if low < reader.first else size * reader.multiple
-        queries = slice(low, min(low + step, layer.weights.shape[1]))
-        seen = layer.keys.extent(queries, layer.weights.shape[2])
-        part = filled.rows(queries, layer.weights[:, queries, :seen], layer.output[:, queries])
-        reading = reader.read(part, True)[0]
-        found[:, queries, :seen] = reading.map
-        kept[:, queries] = reading.kept
-        low = queries.stop
-    return reader, found.numpy(), kept.numpy()
-
-
-@settings(max_examples=extent(80, 30), deadline=None, derandomize=True)
-@given(
-    n=st.integers(17, 200),
-    rule=st.sampled_from(["all", "prefix"]),
-    lens=st.sampled_from(["effective", "null"]),
-    kind=st.sampled_from(["plain", "repeated tokens", "dead dimension", "ill-conditioned", "huge last tokens", "all zero"]),
-    size=st.integers(1, 4),
-)  # fmt: skip
-def test_hard_values(n: int, rule: str, lens: str, kind: str, size: int) -> None:
-    """Dependent and badly scaled values: rows are those of the whole map, however many are read at once."""
-    layer = make_layer(n, rule, values=hard_values(kind, n, 16))
-    found, expected = read_rows(lens, layer, size), LENSES[lens].read(layer, None)
-    if found is None:
-        assert rule == "prefix"
-        return
-    reader, maps, kept = found
-    facts = reader.facts()
-    np.testing.assert_allclose(maps, expected.map, atol=1e-5)
-    np.testing.assert_allclose(kept, expected.kept, atol=1e-5)
-    assert torch.equal(facts.rank, expected.rank)
-    np.testing.assert_allclose(facts.leverage, expected.leverage, atol=1e-6)
-
-
 @settings(max_examples=extent(150, 40), deadline=None, derandomize=True)
 @given(
     queries=st.integers(1, 80), keys=st.integers(1, 80), tile=st.integers(1, 33), signed=st.booleans(),
-    causal=st.booleans(), cuts=st.lists(st.integers(1, 30), max_size=5),
+    causal=st.booleans(), cuts=st.lists(st.integers(1, 30), max_size=5), size=st.integers(1, 90),
 )  # fmt: skip
-def test_thumbnails(queries: int, keys: int, tile: int, signed: bool, causal: bool, cuts: list[int]) -> None:
-    """They are those of the whole map, whatever the rows that come at once."""
+def test_thumbnails(queries: int, keys: int, tile: int, signed: bool, causal: bool, cuts: list[int], size: int) -> None:
+    """They are those of the whole map, whatever the rows and keys that come at once."""
     keys = queries if causal else keys
     maps = torch.randn(2, queries, keys, generator=torch.Generator().manual_seed(queries * 81 + keys))
     maps = maps if signed else maps.abs()
@@ -386,7 +339,8 @@ def test_thumbnails(queries: int, keys: int, tile: int, signed: bool, causal: bo
     for count in [*cuts, queries]:
         high = min(low + count, queries)
         if low < high:
-            pooled.add(pooled.part(low, maps[:, low:high, : high if causal else keys]))
+            rows = maps[:, low:high, : high if causal else keys]
+            pooled.add(pooled.part(low, rows.split(size, 2)))
         low = high
     assert torch.equal(pooled.cells(), pool(maps, tile, signed))
 

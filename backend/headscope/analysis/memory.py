@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from math import inf, prod
 
 from ..core.attention import BLOCK_BYTES
-from ..core.rows import HEAD_BYTES, HEADS_AT_ONCE, ROWS_BYTES
+from ..core.rows import FEWEST_ROWS, HEAD_BYTES, HEADS_AT_ONCE, ROWS_BYTES
 from ..effects.base import EffectMethod
 from ..errors import BudgetExceeded, Unknown
 from ..lenses import LENSES
@@ -21,7 +21,7 @@ from .request import AnalysisRequest
 FLOAT = 4
 # Blocks in memory at once while a layer is read: scores, weights, one projected map per lens, and scratch.
 BLOCKS = 6
-# Rows that are read at once at least, and multiples of a head's factors in memory while it is read by rows: in float64, and what solves causal rows.
+# Rows in a block of causal rows, and multiples of a head's factors in memory while it is read by rows: in float64, and what solves causal rows.
 ROWS = 48
 ROW_FLOATS = 12
 # Maps of all heads of a layer that are in memory at once while an effect is computed.
@@ -102,7 +102,7 @@ class MemoryPlan:
             sides, lenses = self.queries + self.keys, sum(1 for name in self.readings if LENSES[name].of == "heads")
             heads = HEADS_AT_ONCE if self.queries * self.keys * FLOAT <= HEAD_BYTES else 1
             return (
-                BLOCKS * max(ROWS_BYTES, ROWS * self.keys * FLOAT)
+                BLOCKS * max(ROWS_BYTES, FEWEST_ROWS * self.keys * FLOAT)
                 + heads * lenses * sides * ROW_FLOATS * (self.width + ROWS) * FLOAT
             )
         return self.map_work_bytes

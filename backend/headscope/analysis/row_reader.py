@@ -13,12 +13,16 @@ import torch
 from ..capture import Batch
 from ..core.attention import Layer, Reading, required
 from ..core.factors import Factors
+from ..core.rows import Scratch
 from ..core.tokens import BatchTokens
 from ..lenses import LENSES
 from ..lenses.base import RowLens
 from ..measures import MEASURES
 from ..measures.base import ByRows, Measure
 from ..measures.thumbnail import TILE, RowPool
+
+# Keys of a map that are computed at once for a thumbnail: they stay in the cache of one core.
+KEYS = 1024
 
 
 @dataclass
@@ -75,7 +79,8 @@ class RowwiseReader:
             for choice, lens in measures
             if MEASURES[choice.name].of == "heads" and lens in lenses
         ]
-        self._mapped = {*shown, *(one.lens for one in self._measures if one.by_rows.reads_map)}
+        self._scratch = Scratch()
+        self._mapped = {one.lens for one in self._measures if one.by_rows.reads_map}
         self._pools = {name: self._pool(name) for name in lenses if name in shown}
         self._parts: dict[str, list[Any]] = {name: [] for name in lenses if name in kept}
         self.seconds = dict.fromkeys(lenses, 0.0)
@@ -107,13 +112,27 @@ class RowwiseReader:
         rows = replace(rows, inputs=self._tokens)
         for name, lens in self._lenses.items():
             started = time.perf_counter()
-            readings[name], found.parts[name] = lens.read(rows, name in self._mapped)
+            reading, part = lens.read(rows)
+            if name in self._mapped and not reading.map.numel():
+                reading = replace(reading, map=lens.map(rows, part, slice(rows.weights.shape[2])))
+            readings[name], found.parts[name] = reading, part
             found.seconds[name] = time.perf_counter() - started
         for one in self._measures:
             found.statistics.append(one.by_rows.statistics(rows, one.lens, readings, one.params))
         for name, pool in self._pools.items():
-            found.pooled[name] = pool.part(rows.keys.first, readings[name].map)
+            pieces = [readings[name].map] if readings[name].map.numel() else self._pieces(name, rows, found)
+            found.pooled[name] = pool.part(rows.keys.first, pieces)
         return found
+
+    def _pieces(self, lens: str, rows: Layer, found: _RowResults) -> Iterator[torch.Tensor]:
+        """Yield the map of some rows, some keys after others."""
+        heads, count, keys = rows.weights.shape
+        for low in range(0, keys, KEYS):
+            started, size = time.perf_counter(), min(KEYS, keys - low)
+            room = self._scratch.tensor("map", (heads, count, size), rows.weights)
+            piece = self._lenses[lens].map(rows, found.parts[lens], slice(low, low + size), room)
+            found.seconds[lens] += time.perf_counter() - started
+            yield piece
 
     def values(self) -> Iterator[tuple[str, str, torch.Tensor]]:
         """Yield measure, lens and values, once all rows have been read."""

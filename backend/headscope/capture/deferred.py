@@ -12,16 +12,15 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from ..core.attention import Layer
-from ..core.rows import ROWS_BYTES
+from ..core.rows import FEWEST_ROWS, ROWS_BYTES, Scratch
 from ..mechanisms.base import Pass, Scores
 from .interface import Mask
 from .parallel import each, threads
 from .recording import all_finite, not_finite
 from .sites import Site
 
-# Fewest rows of each head, and most of all heads of a block together, that a thread of a processor computes at once. It reads keys and values, which are larger
-# than its cache, again for every block of rows, so fewer rows are slow; more gain nothing. FEWEST_ROWS may exceed ROWS_BYTES.
-FEWEST_ROWS, MOST_ROWS = 32, 128
+# Most rows of all heads of a block together that a thread of a processor computes at once: more gain nothing.
+MOST_ROWS = 256
 T = TypeVar("T")
 
 
@@ -33,8 +32,10 @@ class DeferredWeights:
     """
 
     def __init__(self, site: Site, layer: Layer, scores: Scores, values: Tensor, mask: Mask) -> None:
+        # All queries read keys and values again: a head's own are next to each other only in a copy.
+        scores, values = replace(scores, key=scores.key.contiguous()), values.contiguous()
         self._site, self._layer, self._scores, self._values, self._mask = site, layer, scores, values, mask
-        self._started = False
+        self._started, self._scratch = False, Scratch()
 
     def each(self, work: Callable[[Layer], T], first: int = 0, multiple: int = 1) -> Generator[T]:
         """Yield what `work` makes of the heads with some queries before others: the last ones first, in multiples of queries; at the end, at once, the `first` ones.
@@ -83,15 +84,18 @@ class DeferredWeights:
         elif keys.rule == "interval":
             blocked = ~keys.sees(places[:, None], torch.arange(seen.start, seen.stop))[None]
         scores = self._scores.rows(queries, seen, blocked, free)
-        logits = scores.logits(scores.products())
-        weights = scores.softmax(logits)  # masks the logits in place
+        shape = (len(scores.query), len(places), seen.stop - seen.start)
+        logits, weights = (self._scratch.tensor(name, shape, scores.query) for name in ("logits", "weights"))
+        logits = scores.logits(scores.products(logits))
+        weights = scores.softmax(logits, weights)  # masks the logits in place
         output = self._layer.output[:, queries]
         torch.matmul(weights, self._values[:, seen], out=output)
         self._check(output)
+        # Logarithms of weights are their scores up to a constant of the row, which is several times faster than taking them.
+        logs = logits.sub_(logits.amax(-1, keepdim=True)).mul_(weights)
         if seen.start:  # no query sees the keys before
-            logits = pad(logits, (seen.start, 0), value=torch.finfo(logits.dtype).min)
-            weights = pad(weights, (seen.start, 0))
-        return self._layer.rows(queries, weights, output, logits)
+            logs, weights = (pad(one, (seen.start, 0)) for one in (logs, weights))
+        return self._layer.rows(queries, weights, output, logs)
 
     def _check(self, output: Tensor) -> None:
         if not all(all_finite(output[None])):

@@ -20,7 +20,7 @@ BLOCK_BYTES = 4 * 1024 * 1024
 GPU_TIMES = 16
 # Tensors of a Layer with an axis of heads, besides its weights; empty or None where they are missing.
 OF_PROJECTIONS = ("projection", "projection_factors", "query_weights", "key_weights", "value_weights")
-BY_HEAD = ("output", "gate", "query", "scores", *OF_PROJECTIONS)
+BY_HEAD = ("output", "gate", "query", "weighted_logs", *OF_PROJECTIONS)
 
 ModelKind = Literal["encoder", "decoder", "encoder-decoder", "vision"]
 Kind = Literal["self", "encoder", "decoder", "cross"]
@@ -250,7 +250,7 @@ class Layer:
             up to the scales of normalisations, with the embedding W_E and the output matrix W_U; token_map = N W_Uᵀ W_E, N the normalisations
             before W_U, and W_U less its mean over the tokens, which changes no probability
     padded_values [N, P, D]  values of all N heads of the layer, one per query head whatever `heads` are, with the input padded to P tokens at its end
-    scores  [H, Q, K]  what the weights are the softmax of, below every other number of the row where they are 0; None where nothing needs it
+    weighted_logs  [H, Q, K]  A ln(A / max A) of every weight A and the largest of its row; None where they were not made of scores
     terms         None where a mechanism computes weights in another way, and for several inputs
     inputs        the tokens of every input if the heads of several inputs follow one another; `axes` are then those of the first input
     `epsilon` is the machine epsilon of the arithmetic that computed them: it decides what counts as zero. `rounding` is by how much what a quantised model adds to
@@ -281,7 +281,7 @@ class Layer:
     inputs: BatchTokens | None = None
     rounding: float = 0.0
     terms: ScoreTerms | None = None
-    scores: Tensor | None = None
+    weighted_logs: Tensor | None = None
     _made: dict[Callable[[Layer], Any], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
@@ -318,14 +318,14 @@ class Layer:
         terms = None if self.terms is None else self.terms.cut(places)
         return replace(self, heads=heads, weights=weights, terms=terms, **chosen)
 
-    def rows(self, queries: slice, weights: Tensor, output: Tensor, scores: Tensor | None = None) -> Layer:
-        """Return some queries of the layer, with their weights and scores [H, R, K'], output [H, R, D], and the first K' keys; `axes` and `inputs` stay whole."""
+    def rows(self, queries: slice, weights: Tensor, output: Tensor, weighted_logs: Tensor | None = None) -> Layer:
+        """Return some queries of the layer, with their weights and weighted logs [H, R, K'], output [H, R, D], and the first K' keys; `axes` and `inputs` stay whole."""
         seen = weights.shape[2]
         return replace(
             self,
             weights=weights,
             output=output,
-            scores=scores,
+            weighted_logs=weighted_logs,
             keys=self.keys.cut(queries, seen),
             query=self.query[:, queries],
             key=self.key[:, :seen],

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from math import prod
+from threading import local
+
 from .attention import Layer, required
 from .lazy import Tensor, torch
 
@@ -12,6 +15,23 @@ HEADS_AT_ONCE = 4
 HEAD_BYTES = 64 * 1024 * 1024
 # Weights of the rows that all threads of a processor compute at the same time: its cache holds them while they are read. A GPU computes twice as many.
 ROWS_BYTES = 8 * 1024 * 1024
+# Fewest rows of each head that are read at once, whatever their bytes: keys and values are read again for every block of rows, so fewer are slow.
+FEWEST_ROWS = 128
+
+
+class Scratch(local):
+    """Memory that a thread uses again for each block of rows. New memory is not in the processor's cache, where computing takes several times as long."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Tensor] = {}
+
+    def tensor(self, name: str, shape: tuple[int, ...], like: Tensor) -> Tensor:
+        """Return a tensor that the next call with this name, in this thread, overwrites; type and device are those of `like`."""
+        size = prod(shape)
+        kept = self._kept.get(name)
+        if kept is None or kept.numel() < size:
+            kept = self._kept[name] = like.new_empty(size)
+        return kept[:size].view(shape)
 
 
 def largest_weights(layer: Layer) -> tuple[Tensor, Tensor]:

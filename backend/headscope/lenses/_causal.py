@@ -18,6 +18,7 @@ from ._gram import (
     decomposed_rows,
     factorise,
     gram_matrix,
+    multiply,
     repeat_heads,
     safe_condition,
     squared_norms,
@@ -187,12 +188,9 @@ class PrefixRows:
             found.append((rows @ self.basis[:, :seen]).view(*part.shape[:2], -1))
         return torch.cat(found, 1)
 
-    def map(self, coefficients: Tensor, first: int) -> Tensor:
-        """Return the rows [H, R, K] with these coefficients, where K = first + R keys are those that any of them sees."""
-        heads, count, width = coefficients.shape
-        groups, seen = len(self.basis), first + count
-        rows = coefficients.reshape(groups, -1, width) @ self.basis[:, :seen].mT
-        return rows.view(heads, count, seen).tril_(first)
+    def map(self, coefficients: Tensor, first: int, keys: slice, room: Tensor | None = None) -> Tensor:
+        """Return the rows [H, R, k] from row `first` on with these coefficients and some keys, in `room` or a new tensor."""
+        return multiply(coefficients, self.basis[:, keys], room).tril_(first - (keys.start or 0))
 
 
 def _long_rows(task: _Causal, output: Tensor, rows: PrefixRows) -> Span | None:
@@ -207,7 +205,7 @@ def _long_rows(task: _Causal, output: Tensor, rows: PrefixRows) -> Span | None:
         step = at_once(PART, task.weights.device)
         for low in range(start, n, step):
             high = min(low + step, n)
-            task.projected[:, low:high, :high] = rows.map(coefficients[:, low - start : high - start], low)
+            task.projected[:, low:high, :high] = rows.map(coefficients[:, low - start : high - start], low, slice(high))
             task.projected[:, low:high, high:] = 0
         return Span(coefficients, rows.basis, causal=True)
     averaged = [one for one in labels if one is not None]

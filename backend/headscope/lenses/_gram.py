@@ -84,5 +84,12 @@ def kept_share(coordinates: Tensor, norms: Tensor) -> Tensor:
     return (coordinates.square().sum(-1) / norms).clamp(0, 1)
 
 
+def multiply(coefficients: Tensor, basis: Tensor, room: Tensor | None) -> Tensor:
+    """Return coefficients [H, R, D] · basis [G, k, D]ᵀ, [H, R, k], in `room` or a new tensor: the heads of a group share its basis."""
+    (heads, rows, width), (groups, keys, _) = coefficients.shape, basis.shape
+    room = None if room is None else room.view(groups, -1, keys)
+    return torch.matmul(coefficients.reshape(groups, -1, width), basis.mT, out=room).view(heads, rows, keys)
+
+
 def repeat_heads(per_group: Tensor, heads: int) -> Tensor:
     return per_group if heads == 1 else per_group.repeat_interleave(heads, dim=0)

@@ -24,9 +24,13 @@ class WeightRows:
     def __init__(self, layer: Layer) -> None:
         self._layer = layer
 
-    def read(self, rows: Layer, with_map: bool) -> tuple[Reading, tuple[Tensor, Tensor]]:
+    def read(self, rows: Layer) -> tuple[Reading, tuple[Tensor, Tensor]]:
         """Return the weights, and the largest of each row with its key."""
         return Reading(rows.weights), rows.once(largest_weights)
+
+    def map(self, rows: Layer, part: Any, keys: slice, room: Tensor | None = None) -> Tensor:
+        """Return the weights."""
+        return rows.weights[..., keys]
 
     def facts(self) -> Reading:
         """Return an empty reading: a lens that changes nothing has no facts."""
@@ -49,11 +53,15 @@ class EffectiveRows:
         self._layer = layer
         self._basis = Basis.of(V, factorise(gram_matrix(V)), layer.epsilon, layer.values.dtype)
 
-    def read(self, rows: Layer, with_map: bool) -> tuple[Reading, Tensor]:
-        """Return the projected rows with the share of each that is kept, and their coordinates."""
+    def read(self, rows: Layer) -> tuple[Reading, Tensor]:
+        """Return the share of each row that is kept, and the coordinates of the projected rows."""
         found = self._basis.coordinates(rows.weights, rows.output)
-        projected = self._basis.map(found) if with_map else rows.weights.new_empty(0)
-        return Reading(projected, signed=True, kept=kept_share(found, divisors(rows.once(squared_norms)))), found
+        kept = kept_share(found, divisors(rows.once(squared_norms)))
+        return Reading(found.new_empty(0), signed=True, kept=kept), found
+
+    def map(self, rows: Layer, part: Tensor, keys: slice, room: Tensor | None = None) -> Tensor:
+        """Return the projected rows with these coordinates."""
+        return self._basis.map(part, keys, room)
 
     def facts(self) -> Reading:
         """Return rank, condition and leverage."""
@@ -75,16 +83,20 @@ class CausalRows:
         self._rows = PrefixRows(self._V, layer.values.dtype, layer.epsilon)
         self.first = self._rows.start
 
-    def read(self, rows: Layer, with_map: bool) -> tuple[Reading, Tensor]:
-        """Return the projected rows with the share of each that is kept, and their coefficients; of the `first` ones the rows themselves."""
+    def read(self, rows: Layer) -> tuple[Reading, Tensor]:
+        """Return the share of each row that is kept, and the coefficients of the projected rows; of the `first` ones the projected rows themselves."""
         begin = rows.keys.first
         if begin < self.first:
             projected, kept = torch.empty_like(rows.weights), rows.weights.new_ones(rows.weights.shape[:2])
             self._rows.project_first(rows.weights, projected, kept)
             return Reading(projected, signed=True, kept=kept), projected
         solved, kept = self._rows.solve(rows.weights, rows.output, divisors(rows.once(squared_norms)), begin)
-        projected = self._rows.map(solved, begin) if with_map else rows.weights.new_empty(0)
-        return Reading(projected, signed=True, kept=kept), solved
+        return Reading(solved.new_empty(0), signed=True, kept=kept), solved
+
+    def map(self, rows: Layer, part: Tensor, keys: slice, room: Tensor | None = None) -> Tensor:
+        """Return the projected rows with these coefficients."""
+        begin = rows.keys.first
+        return part[..., keys] if begin < self.first else self._rows.map(part, begin, keys, room)
 
     def facts(self) -> Reading:
         """Return rank, condition and leverage of all values."""
@@ -102,11 +114,14 @@ class NullRows:
         self._effective, self._weights = effective, WeightRows(layer)
         self.first, self.multiple = effective.first, effective.multiple
 
-    def read(self, rows: Layer, with_map: bool) -> tuple[Reading, tuple[Any, Tensor]]:
-        """Return the weights minus the projected rows, and what the factors of both are made of."""
-        (_, largest), (found, solved) = self._weights.read(rows, with_map), self._effective.read(rows, with_map)
-        projected = rows.weights - found.map if with_map else found.map
-        return Reading(projected, signed=True, kept=1 - required(found.kept)), (largest, solved)
+    def read(self, rows: Layer) -> tuple[Reading, tuple[Any, Tensor]]:
+        """Return the share of each row that is kept, and what the factors of weights and projected rows are made of."""
+        (_, largest), (found, solved) = self._weights.read(rows), self._effective.read(rows)
+        return Reading(solved.new_empty(0), signed=True, kept=1 - required(found.kept)), (largest, solved)
+
+    def map(self, rows: Layer, part: tuple[Any, Tensor], keys: slice, room: Tensor | None = None) -> Tensor:
+        """Return the weights minus the projected rows."""
+        return rows.weights[..., keys] - self._effective.map(rows, part[1], keys, room)
 
     def facts(self) -> Reading:
         """Return rank and condition of the values, and what is left of the leverage."""

@@ -22,6 +22,7 @@ from ._gram import (
     factorise,
     gram_matrix,
     kept_share,
+    multiply,
     repeat_heads,
     safe_condition,
     squared_norms,
@@ -156,9 +157,9 @@ class Basis:
             found[heads] = torch.nn.functional.pad(exact, (0, found.shape[2] - U.shape[1])).to(found.dtype)
         return found
 
-    def map(self, coordinates: Tensor) -> Tensor:
-        """Return the projected rows [H, R, N] with these coordinates."""
-        return (_by_group(coordinates, len(self.basis)) @ self.basis.mT).view(*coordinates.shape[:2], -1)
+    def map(self, coordinates: Tensor, keys: slice = slice(None), room: Tensor | None = None) -> Tensor:
+        """Return the projected rows [H, R, k] with these coordinates and some keys, in `room` or a new tensor."""
+        return multiply(coordinates, self.basis[:, keys], room)
 
     def facts(self, heads: int) -> Reading:
         """Return a reading of `heads` heads with everything but what depends on their rows."""

@@ -21,8 +21,14 @@ class RowLens(Protocol):
     first: int
     multiple: int
 
-    def read(self, rows: Layer, with_map: bool) -> tuple[Reading, Any]:
-        """Return what it reads of some rows, the kept share [H, R] and `with_map` the map [H, R, K'], and what their factors are made of. May run in any thread."""
+    def read(self, rows: Layer) -> tuple[Reading, Any]:
+        """Return what it reads of some rows, with the kept share [H, R] and the map [H, R, K'] if that is there already, and what their factors are made of.
+
+        May run in any thread.
+        """
+
+    def map(self, rows: Layer, part: Any, keys: slice, room: Tensor | None = None) -> Tensor:
+        """Return the map [H, R, k] of these rows and some keys, of what `read` returned for their factors; `room` is memory of this size that may be used for it."""
 
     def facts(self) -> Reading:
         """Return what it knows about the heads themselves, without a map."""

@@ -41,32 +41,28 @@ def entropy(layer: Layer, lens: str, readings: Mapping[str, Reading], params: An
 
 def entropy_of_rows(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Any) -> Tensor:
     """Return the entropy [H, R] of some rows."""
-    if layer.scores is None or lens != "weights":
+    if layer.weighted_logs is None or lens != "weights":
         return row_entropy(readings[lens].map)
     largest, _ = layer.once(largest_weights)
-    return -largest.clamp_min(SMALLEST).log_() * readings[lens].row_sums() - layer.once(weighted_scores)
+    return -largest.clamp_min(SMALLEST).log_() * readings[lens].row_sums() - layer.once(sum_of_logs)
 
 
 def entropy_without_first(layer: Layer, rest: Tensor) -> Tensor:
-    """Return the entropy [H, R] of the rows of a layer with scores, without their first key and divided by their `rest` [H, R]; 0 where nothing is left.
+    """Return the entropy [H, R] of the rows of a layer with weighted logs, without their first key and divided by their `rest` [H, R]; 0 where nothing is left.
 
-    Either the first key has the largest score, which is 0 here, or the others have at least half of the row: nothing cancels.
+    Either the first key has the largest weight, whose logarithm is 0 here, or the others have at least half of the row: nothing cancels.
     """
-    scores, (largest, place) = required(layer.scores), layer.once(largest_weights)
-    first = layer.weights[..., 0] * (scores[..., 0] - scores.gather(-1, place[..., None])[..., 0])
+    largest, _ = layer.once(largest_weights)
     there = rest > 0
     total = rest.masked_fill(~there, 1)
-    return ((total / largest.clamp_min(SMALLEST)).log_() - (layer.once(weighted_scores) - first) / total) * there
+    others = layer.once(sum_of_logs) - required(layer.weighted_logs)[..., 0]
+    return ((total / largest.clamp_min(SMALLEST)).log_() - others / total) * there
 
 
-def weighted_scores(layer: Layer) -> Tensor:
-    """Return sum_k A_k (s_k - s_max) of every row, [H, R]: use Layer.once.
-
-    Logarithms of weights are their scores up to a constant of the row, which is several times faster than taking them. With the score of the largest weight taken
-    off, no term is large where the entropy is small.
-    """
-    scores, (_, place) = required(layer.scores), layer.once(largest_weights)
-    return (scores - scores.gather(-1, place[..., None])).mul_(layer.weights).sum(-1)
+def sum_of_logs(layer: Layer) -> Tensor:
+    """Return sum_k A_k ln(A_k / max A) of every row, [H, R]: use Layer.once. No term is large where the entropy is small."""
+    found: Tensor = required(layer.weighted_logs).sum(-1)
+    return found
 
 
 def convert(nats: Array, unit: Unit, keys: Array) -> Array:

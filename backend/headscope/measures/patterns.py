@@ -205,12 +205,16 @@ def _entropies(layer: Layer, lens: str, readings: Mapping[str, Reading], rows: T
     With `rest` [H, Q], the weight on other keys than the first, those of the rows without their first key, divided by it.
     """
     if rest is not None:
-        if layer.scores is not None and lens == "weights":
+        if layer.weighted_logs is not None and lens == "weights":
             return entropy_without_first(layer, rest)
         return row_entropy(rows[..., 1:] / rest.masked_fill(rest == 0, 1)[..., None])
     if rows is not readings[lens].map:
         return row_entropy(rows)
-    return readings[lens].once(row_entropy) if layer.scores is None else entropy_of_rows(layer, lens, readings, None)
+    return (
+        readings[lens].once(row_entropy)
+        if layer.weighted_logs is None
+        else entropy_of_rows(layer, lens, readings, None)
+    )
 
 
 def scores(layer: Layer, sums: Tensor) -> dict[str, Tensor]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable, Sequence
 
 from ..core.lazy import Tensor, torch
 
@@ -34,7 +34,7 @@ def _bands(maps: Tensor, axis: int, tile: int) -> Tensor:
     return maps.view(*maps.shape[:axis], cells, width, *maps.shape[axis + 1 :])
 
 
-# A cell along the queries, with the largest and the smallest entry of each key there, [H, K'].
+# A cell along the queries, with the largest and the smallest entry of some rows there in each cell along the keys, [H, min(tile, K)].
 _Extent = tuple[int, Tensor, Tensor | None]
 
 
@@ -43,39 +43,42 @@ class RowPool:
 
     def __init__(self, heads: int, queries: int, keys: int, tile: int, signed: bool) -> None:
         cells = min(tile, queries)
-        self._width, self._tile, self._signed = -(-queries // cells), tile, signed
+        self._keys, self._tile, self._signed, self._width = keys, tile, signed, -(-queries // cells)
         self._starts = [cell * (queries - self._width) // max(1, cells - 1) for cell in range(cells)]
-        self._high = torch.full((heads, cells, keys), -torch.inf)
-        self._low = torch.full((heads, cells, keys), torch.inf) if signed else self._high
+        self._high = torch.full((heads, cells, min(tile, keys)), -torch.inf)
+        self._low = torch.full_like(self._high, torch.inf) if signed else self._high
 
-    def part(self, first: int, rows: Tensor) -> list[_Extent]:
-        """Return the extents of the cells of some rows [H, R, K'] of the maps, from row `first` on; the rest of each row is 0."""
-        last, found = first + rows.shape[1], list[_Extent]()
-        for cell, start in enumerate(self._starts):
-            if start < last and first < start + self._width:
-                part = rows[:, max(0, start - first) : start + self._width - first]
-                found.append((cell, part.amax(1), part.amin(1) if self._signed else None))
-        return found
+    def part(self, first: int, pieces: Iterable[Tensor]) -> list[_Extent]:
+        """Return the extents of some rows of the maps, from row `first` on, whose keys come in pieces [H, R, k]; the rest of each row is 0."""
+        high, low = dict[int, list[Tensor]](), dict[int, list[Tensor]]()
+        for piece in pieces:
+            last = first + piece.shape[1]
+            for cell, start in enumerate(self._starts):
+                if start < last and first < start + self._width:
+                    rows = piece[:, max(0, start - first) : start + self._width - first]
+                    high.setdefault(cell, []).append(rows.amax(1))
+                    if self._signed:
+                        low.setdefault(cell, []).append(rows.amin(1))
+        return [
+            (cell, self._bands(found).amax(2), self._bands(low[cell]).amin(2) if self._signed else None)
+            for cell, found in high.items()
+        ]
+
+    def _bands(self, pieces: Sequence[Tensor]) -> Tensor:
+        """Join the extents of keys [H, k], add the zeros of those that are not there, and split them in cells: [H, min(tile, K), k']."""
+        whole = torch.cat(list(pieces), 1)
+        return _bands(torch.nn.functional.pad(whole, (0, self._keys - whole.shape[1])), 1, self._tile)
 
     def add(self, part: list[_Extent]) -> None:
         """Take in the extents of some rows."""
         for cell, high, low in part:
-            self._extend(self._high[:, cell], high, torch.maximum)
+            self._high[:, cell] = torch.maximum(self._high[:, cell], high)
             if low is not None:
-                self._extend(self._low[:, cell], low, torch.minimum)
-
-    def _extend(self, bound: Tensor, found: Tensor, further: Callable[..., Tensor]) -> None:
-        """Let a bound [H, K] take in what was found at the first keys, [H, K'], and the zeros at the others."""
-        keys = found.shape[1]
-        further(bound[:, :keys], found, out=bound[:, :keys])
-        if keys < bound.shape[1]:
-            further(bound[:, keys:], torch.zeros(()), out=bound[:, keys:])
+                self._low[:, cell] = torch.minimum(self._low[:, cell], low)
 
     def cells(self) -> Tensor:
         """Return the thumbnails, [H, min(tile, Q), min(tile, K)]."""
-        high = _bands(self._high, 2, self._tile).amax(3)
-        low = _bands(self._low, 2, self._tile).amin(3) if self._signed else high
-        return high.where(high >= -low, low) if self._signed else high
+        return self._high.where(self._high >= -self._low, self._low) if self._signed else self._high
 
 
 def quantise(maps: Tensor, signed: bool) -> tuple[Tensor, Tensor, Tensor]:

@@ -55,9 +55,9 @@ class Scores:
             free=free,
         )
 
-    def products(self) -> Tensor:
-        """Return query · key, [H, Q, K], neither scaled nor masked, in a new tensor."""
-        return self.query @ self.key.mT
+    def products(self, out: Tensor | None = None) -> Tensor:
+        """Return query · key, [H, Q, K], neither scaled nor masked, in `out` or a new tensor."""
+        return torch.matmul(self.query, self.key.mT, out=out)
 
     def logits(self, products: Tensor) -> Tensor:
         """Scale, cap and bias products [H, Q, K], in place where gradients allow it; no mask."""
@@ -66,12 +66,12 @@ class Scores:
             logits = logits.div_(self.softcap).tanh().mul(self.softcap)
         return logits if self.bias is None else logits.add_(self.bias)
 
-    def softmax(self, logits: Tensor) -> Tensor:
-        """Mask logits [H, Q, K] in place and normalise them over the keys each query may see: the weights."""
+    def softmax(self, logits: Tensor, out: Tensor | None = None) -> Tensor:
+        """Mask logits [H, Q, K] in place and normalise them over the keys each query may see: the weights, in `out` or a new tensor."""
         if self.blocked is not None:
             logits[..., self.free :].masked_fill_(self.blocked, torch.finfo(logits.dtype).min)
         if self.sink is None:
-            return logits.softmax(-1)
+            return torch.softmax(logits, -1, out=out)
         sink = self.sink.to(logits.dtype).expand(*logits.shape[:-1], 1)
         return torch.cat([logits, sink], dim=-1).softmax(-1)[..., :-1]
 

@@ -79,7 +79,7 @@ def test_rows_of_zeros_by_rows(n: int, rule: str, seed: int, size: int) -> None:
         queries = slice(low, min(low + step, n))
         seen = n if rule == "all" else queries.stop
         rows = filled.rows(queries, layer.weights[:, queries, :seen], layer.output[:, queries])
-        readings = {"effective": reader.read(rows, False)[0]}
+        readings = {"effective": reader.read(rows)[0]}
         for name, found in parts.items():
             found.append(MEASURES[name].by_rows.statistics(rows, "weights", readings, NoParams()))
         low = queries.stop
