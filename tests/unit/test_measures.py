@@ -40,7 +40,8 @@ def test_entropy_of_scores(first: float) -> None:
     scores = torch.randn(2, 6, 80, generator=torch.Generator().manual_seed(0)).mul(3)
     scores[..., 0] = first
     weights, empty = scores.softmax(-1), torch.empty(0)
-    layer = Layer(0, (0, 1), weights, empty, empty, Keys("all"), 1e-7, Axes((), ()), empty, empty, scores=scores)
+    logs = (scores - scores.amax(-1, keepdim=True)) * weights
+    layer = Layer(0, (0, 1), weights, empty, empty, Keys("all"), 1e-7, Axes((), ()), empty, empty, weighted_logs=logs)
     rest = weights[..., 1:].sum(-1)
     without = weights.double()[..., 1:]
     without /= without.sum(-1, keepdim=True).clamp_min(1e-300)
