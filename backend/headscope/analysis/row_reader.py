@@ -129,8 +129,8 @@ class RowwiseReader:
         heads, count, keys = rows.weights.shape
         for low in range(0, keys, KEYS):
             started, size = time.perf_counter(), min(KEYS, keys - low)
-            room = self._scratch.tensor("map", (heads, count, size), rows.weights)
-            piece = self._lenses[lens].map(rows, found.parts[lens], slice(low, low + size), room)
+            out = self._scratch.tensor("map", (heads, count, size), rows.weights)
+            piece = self._lenses[lens].map(rows, found.parts[lens], slice(low, low + size), out)
             found.seconds[lens] += time.perf_counter() - started
             yield piece
 

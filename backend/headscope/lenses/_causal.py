@@ -16,9 +16,9 @@ from ._gram import (
     DIRECT_GAIN,
     ROWS,
     decomposed_rows,
+    expansion,
     factorise,
     gram_matrix,
-    multiply,
     repeat_heads,
     safe_condition,
     squared_norms,
@@ -188,9 +188,9 @@ class PrefixRows:
             found.append((rows @ self.basis[:, :seen]).view(*part.shape[:2], -1))
         return torch.cat(found, 1)
 
-    def map(self, coefficients: Tensor, first: int, keys: slice, room: Tensor | None = None) -> Tensor:
-        """Return the rows [H, R, k] from row `first` on with these coefficients and some keys, in `room` or a new tensor."""
-        return multiply(coefficients, self.basis[:, keys], room).tril_(first - (keys.start or 0))
+    def map(self, coefficients: Tensor, first: int, keys: slice, out: Tensor | None = None) -> Tensor:
+        """Return the rows [H, R, k] from row `first` on with these coefficients and some keys, in `out` or a new tensor."""
+        return expansion(coefficients, self.basis[:, keys], out).tril_(first - (keys.start or 0))
 
 
 def _long_rows(task: _Causal, output: Tensor, rows: PrefixRows) -> Span | None:

@@ -84,11 +84,11 @@ def kept_share(coordinates: Tensor, norms: Tensor) -> Tensor:
     return (coordinates.square().sum(-1) / norms).clamp(0, 1)
 
 
-def multiply(coefficients: Tensor, basis: Tensor, room: Tensor | None) -> Tensor:
-    """Return coefficients [H, R, D] · basis [G, k, D]ᵀ, [H, R, k], in `room` or a new tensor: the heads of a group share its basis."""
+def expansion(coefficients: Tensor, basis: Tensor, out: Tensor | None) -> Tensor:
+    """Return the rows with these coefficients [H, R, D] in a basis [G, k, D], [H, R, k], in `out` or a new tensor: the heads of a group share its basis."""
     (heads, rows, width), (groups, keys, _) = coefficients.shape, basis.shape
-    room = None if room is None else room.view(groups, -1, keys)
-    return torch.matmul(coefficients.reshape(groups, -1, width), basis.mT, out=room).view(heads, rows, keys)
+    out = None if out is None else out.view(groups, -1, keys)
+    return torch.matmul(coefficients.reshape(groups, -1, width), basis.mT, out=out).view(heads, rows, keys)
 
 
 def repeat_heads(per_group: Tensor, heads: int) -> Tensor:

@@ -28,7 +28,7 @@ class WeightRows:
         """Return the weights, and the largest of each row with its key."""
         return Reading(rows.weights), rows.once(largest_weights)
 
-    def map(self, rows: Layer, part: Any, keys: slice, room: Tensor | None = None) -> Tensor:
+    def map(self, rows: Layer, part: Any, keys: slice, out: Tensor | None = None) -> Tensor:
         """Return the weights."""
         return rows.weights[..., keys]
 
@@ -59,9 +59,9 @@ class EffectiveRows:
         kept = kept_share(found, divisors(rows.once(squared_norms)))
         return Reading(found.new_empty(0), signed=True, kept=kept), found
 
-    def map(self, rows: Layer, part: Tensor, keys: slice, room: Tensor | None = None) -> Tensor:
+    def map(self, rows: Layer, part: Tensor, keys: slice, out: Tensor | None = None) -> Tensor:
         """Return the projected rows with these coordinates."""
-        return self._basis.map(part, keys, room)
+        return self._basis.map(part, keys, out)
 
     def facts(self) -> Reading:
         """Return rank, condition and leverage."""
@@ -93,10 +93,10 @@ class CausalRows:
         solved, kept = self._rows.solve(rows.weights, rows.output, divisors(rows.once(squared_norms)), begin)
         return Reading(solved.new_empty(0), signed=True, kept=kept), solved
 
-    def map(self, rows: Layer, part: Tensor, keys: slice, room: Tensor | None = None) -> Tensor:
+    def map(self, rows: Layer, part: Tensor, keys: slice, out: Tensor | None = None) -> Tensor:
         """Return the projected rows with these coefficients."""
         begin = rows.keys.first
-        return part[..., keys] if begin < self.first else self._rows.map(part, begin, keys, room)
+        return part[..., keys] if begin < self.first else self._rows.map(part, begin, keys, out)
 
     def facts(self) -> Reading:
         """Return rank, condition and leverage of all values."""
@@ -119,9 +119,9 @@ class NullRows:
         (_, largest), (found, solved) = self._weights.read(rows), self._effective.read(rows)
         return Reading(solved.new_empty(0), signed=True, kept=1 - required(found.kept)), (largest, solved)
 
-    def map(self, rows: Layer, part: tuple[Any, Tensor], keys: slice, room: Tensor | None = None) -> Tensor:
+    def map(self, rows: Layer, part: tuple[Any, Tensor], keys: slice, out: Tensor | None = None) -> Tensor:
         """Return the weights minus the projected rows."""
-        return rows.weights[..., keys] - self._effective.map(rows, part[1], keys, room)
+        return rows.weights[..., keys] - self._effective.map(rows, part[1], keys, out)
 
     def facts(self) -> Reading:
         """Return rank and condition of the values, and what is left of the leverage."""

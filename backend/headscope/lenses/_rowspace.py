@@ -19,10 +19,10 @@ from ._gram import (
     DIRECT_CONDITION,
     decompose,
     decomposed_rows,
+    expansion,
     factorise,
     gram_matrix,
     kept_share,
-    multiply,
     repeat_heads,
     safe_condition,
     squared_norms,
@@ -157,9 +157,9 @@ class Basis:
             found[heads] = torch.nn.functional.pad(exact, (0, found.shape[2] - U.shape[1])).to(found.dtype)
         return found
 
-    def map(self, coordinates: Tensor, keys: slice = slice(None), room: Tensor | None = None) -> Tensor:
-        """Return the projected rows [H, R, k] with these coordinates and some keys, in `room` or a new tensor."""
-        return multiply(coordinates, self.basis[:, keys], room)
+    def map(self, coordinates: Tensor, keys: slice = slice(None), out: Tensor | None = None) -> Tensor:
+        """Return the projected rows [H, R, k] with these coordinates and some keys, in `out` or a new tensor."""
+        return expansion(coordinates, self.basis[:, keys], out)
 
     def facts(self, heads: int) -> Reading:
         """Return a reading of `heads` heads with everything but what depends on their rows."""

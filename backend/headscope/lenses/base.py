@@ -27,8 +27,8 @@ class RowLens(Protocol):
         May run in any thread.
         """
 
-    def map(self, rows: Layer, part: Any, keys: slice, room: Tensor | None = None) -> Tensor:
-        """Return the map [H, R, k] of these rows and some keys, of what `read` returned for their factors; `room` is memory of this size that may be used for it."""
+    def map(self, rows: Layer, part: Any, keys: slice, out: Tensor | None = None) -> Tensor:
+        """Return the map [H, R, k] of these rows and some keys, of what `read` returned for their factors; `out` is a tensor of this size that may be used for it."""
 
     def facts(self) -> Reading:
         """Return what it knows about the heads themselves, without a map."""

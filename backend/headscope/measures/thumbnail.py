@@ -60,11 +60,11 @@ class RowPool:
                     if self._signed:
                         low.setdefault(cell, []).append(rows.amin(1))
         return [
-            (cell, self._bands(found).amax(2), self._bands(low[cell]).amin(2) if self._signed else None)
+            (cell, self._along_keys(found).amax(2), self._along_keys(low[cell]).amin(2) if self._signed else None)
             for cell, found in high.items()
         ]
 
-    def _bands(self, pieces: Sequence[Tensor]) -> Tensor:
+    def _along_keys(self, pieces: Sequence[Tensor]) -> Tensor:
         """Join the extents of keys [H, k], add the zeros of those that are not there, and split them in cells: [H, min(tile, K), k']."""
         whole = torch.cat(list(pieces), 1)
         return _bands(torch.nn.functional.pad(whole, (0, self._keys - whole.shape[1])), 1, self._tile)

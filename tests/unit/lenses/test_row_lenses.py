@@ -40,8 +40,8 @@ def read_rows(lens: str, layer: Layer, size: int) -> tuple[RowLens, Array, Array
         reading, of_factors = reader.read(part)
         for key in range(0, seen, KEYS):
             keys = slice(key, min(key + KEYS, seen))
-            room = torch.full((4, queries.stop - low, keys.stop - key), torch.nan)
-            found[:, queries, keys] = reader.map(part, of_factors, keys, room)
+            out = torch.full((4, queries.stop - low, keys.stop - key), torch.nan)
+            found[:, queries, keys] = reader.map(part, of_factors, keys, out)
         kept[:, queries] = reading.kept
         low = queries.stop
     return reader, found.numpy(), kept.numpy()
