@@ -130,6 +130,7 @@ CASES: dict[str, dict[str, Any]] = {
     "llama, linear": {"settings": LINEAR},
     "llama, as Llama 3": {"tensors": {"rope_freqs.weight": factors(5e5)}, "base": 5e5},
     "llama, a factor alone": {"settings": {"rope.scaling.factor": 4.0}},
+    "llama, linear without a factor": {"settings": {"rope.scaling.type": "linear"}},
     "llama, yarn": {"settings": TUNED},
     "llama, biases": {"tensors": ATTENTION_BIASES, "settings": {"expert_count": 0, "attention.causal": True}},
     "llama, more biases": {"tensors": ATTENTION_BIASES | FEED_FORWARD_BIASES},

@@ -199,7 +199,8 @@ def _rotation(settings: dict[str, Any], head_width: int, frequencies: Sequence[f
         return {**found, **_llama3(base, head_width, frequencies)}
     if kind == "none":
         return found
-    scaled = {**found, "rope_type": kind, "factor": _positive(settings, "rope.scaling.factor")}
+    factor = settings.get("rope.scaling.factor") or 1.0  # also as in llama.cpp
+    scaled = {**found, "rope_type": kind, "factor": _positive({"rope.scaling.factor": factor}, "rope.scaling.factor")}
     return {**scaled, **_yarn(settings, scaled["factor"])} if kind == "yarn" else scaled
 
 
