@@ -193,7 +193,11 @@ REJECTED: list[tuple[dict[str, Any], str]] = [
     ({"attention": WEIGHTS, "tokens": NAMES, "layer": 3}, "among those"),
     ({"attention": WEIGHTS, "tokens": NAMES, "heads": [4]}, "among those"),
     ({"attention": WEIGHTS, "tokens": NAMES, "sentence_b_start": 0}, "sentence_b_start"),
+    ({"attention": WEIGHTS, "tokens": NAMES, "sentence_b_start": "1"}, "sentence_b_start"),
     ({"attention": WEIGHTS, "tokens": NAMES, "html_action": "print"}, '"view" or "return"'),
+    ({"attention": 3, "tokens": NAMES}, "returned no attention"),
+    ({"attention": [[[[[1.0], [1.0, 0.0]]]]], "tokens": NAMES}, "not an array of numbers"),
+    ({"attention": WEIGHTS, "tokens": 3}, "tokens must be a list"),
 ]
 
 
@@ -201,6 +205,12 @@ REJECTED: list[tuple[dict[str, Any], str]] = [
 def test_arguments_that_do_not_fit(arguments: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidRequest, match=said):
         head_view(**arguments)
+
+
+def test_nested_lists_and_layers_without_attention() -> None:
+    """Layers that a view leaves out need no attention."""
+    [a] = analyses(head_view([WEIGHTS[0].tolist(), None], NAMES, include_layers=[0]))
+    assert equal(a, WEIGHTS[:1])
 
 
 def test_modes_that_do_not_exist() -> None:
@@ -236,6 +246,11 @@ def test_one_pattern_and_masks() -> None:
         circuitsvis.attention_patterns(NAMES, everywhere[0])
     with pytest.raises(Unsupported, match="show_axis_labels"):
         circuitsvis.attention_pattern(NAMES, causal()[0], show_axis_labels=False)
+    with pytest.raises(InvalidRequest, match="not an array of numbers"):
+        circuitsvis.attention_heads(None, NAMES)
+    for tokens in (None, "abc"):
+        with pytest.raises(InvalidRequest, match="tokens must be a list"):
+            circuitsvis.attention_heads(causal(n=3), tokens)  # type: ignore[arg-type]
     for name in ("max_value", "min_value", "negative_color", "positive_color"):
         with pytest.raises(Unsupported, match=name):
             circuitsvis.attention_heads(causal(), NAMES, **{name: 1})
@@ -259,6 +274,12 @@ def test_cache_of_transformer_lens() -> None:
         transformer_lens.from_cache({"blocks.0.attn.hook_pattern": causal()}, NAMES, values=True)
     with pytest.raises(InvalidRequest, match="hook_pattern"):
         transformer_lens.from_cache({"blocks.0.hook_resid_pre": causal()}, NAMES)
+    with pytest.raises(InvalidRequest, match="run_with_cache"):
+        transformer_lens.from_cache(None, NAMES)  # type: ignore[arg-type]
+    arrays = {name: one.numpy() for name, one in cache.items()}
+    np.testing.assert_array_equal(
+        transformer_lens.from_cache(arrays, NAMES, values=True).maps["effective"], b.maps["effective"]
+    )
 
 
 def _sequence(**attributions: Any) -> Any:
@@ -286,6 +307,10 @@ def test_output_of_inseq() -> None:
     assert inseq.from_output(both, side="target").id == a.id
     with pytest.raises(InvalidRequest, match="by layer and head"):
         inseq.from_output(_sequence(target_attributions=target[..., 0, 0]))
+    with pytest.raises(InvalidRequest, match="index"):
+        inseq.from_output(both, 1)
+    with pytest.raises(InvalidRequest, match="attribute"):
+        inseq.from_output(None)
 
 
 def test_views_outside_of_notebooks_are_pages(tmp_path: Path) -> None:

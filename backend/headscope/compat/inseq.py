@@ -25,7 +25,13 @@ def from_output(
     Queries are the tokens from which inseq's steps predict: the one before each token that was attributed. Keys are those of `side`: the source, by default if
     there is one, or the target. Raises InvalidRequest for output without such attention, and what from_attentions raises.
     """
-    one = output.sequence_attributions[index]
+    sequences = getattr(output, "sequence_attributions", None)
+    if sequences is None:
+        raise InvalidRequest("output must be what attribute of a model returned, before it is aggregated.")
+    try:
+        one = sequences[index]
+    except (IndexError, TypeError):
+        raise InvalidRequest(f"index must be a number from 0 to {len(sequences) - 1}.", pointer="/index") from None
     side = side or ("target" if one.source_attributions is None else "source")
     scores = getattr(one, f"{side}_attributions", None)
     if scores is None or scores.dim() != 4:

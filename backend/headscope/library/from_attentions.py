@@ -197,12 +197,9 @@ def _tensor(array: Any, name: str) -> tuple[Tensor, float]:
         raise InvalidRequest(
             f'{name} is missing. Load the model with attn_implementation="eager", so that it returns its attention.'
         )
-    try:
-        tensor = array.detach().cpu().to_dense() if isinstance(array, Tensor) else torch.from_numpy(_native(array))
-        epsilon = torch.finfo(tensor.dtype if tensor.is_floating_point() else torch.float32).eps
-        tensor = tensor if tensor.is_complex() or tensor.dtype == torch.float64 else tensor.float()
-    except (TypeError, ValueError, RuntimeError):
-        raise InvalidRequest(f"{name} is not an array of numbers.") from None
+    tensor = to_tensor(array, name)
+    epsilon = torch.finfo(tensor.dtype if tensor.is_floating_point() else torch.float32).eps
+    tensor = tensor if tensor.is_complex() or tensor.dtype == torch.float64 else tensor.float()
     if tensor.dim() == 4 and tensor.shape[0] == 1:
         tensor = tensor[0]
     if tensor.dim() != 3 or not tensor.numel():
@@ -214,6 +211,14 @@ def _tensor(array: Any, name: str) -> tuple[Tensor, float]:
     if not bool(tensor.isfinite().all()):
         raise InvalidRequest(f"{name} contains NaN or infinity.")
     return tensor, epsilon
+
+
+def to_tensor(array: Any, name: str) -> Tensor:
+    """Return an array, a tensor or nested lists of numbers as a tensor on the processor. Raises InvalidRequest for anything else; `name` is its subject."""
+    try:
+        return array.detach().cpu().to_dense() if isinstance(array, Tensor) else torch.from_numpy(_native(array))
+    except (TypeError, ValueError, RuntimeError):
+        raise InvalidRequest(f"{name} is not an array of numbers.") from None
 
 
 def _native(array: Any) -> Array:

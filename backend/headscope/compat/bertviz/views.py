@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
+from ...core.lazy import Tensor
 from ...core.tokens import Token
 from ...errors import InvalidRequest
-from ...library.arguments import numbers
-from ...library.from_attentions import from_attentions, parse_pieces
+from ...library.arguments import count, items, numbers
+from ...library.from_attentions import from_attentions, parse_pieces, to_tensor
 from ...library.notebook import NotebookView
 from ..views import AttentionView, check_choice, deliver, fit
 
 END_OF_WORD = "</w>"
+NO_ATTENTION = 'The model returned no attention. Load it with attn_implementation="eager" and output_attentions=True, and pass outputs.attentions.'
 
 
 @dataclass(frozen=True)
@@ -121,9 +121,9 @@ def _read_pair(pair: tuple[Any, Any, Any], texts: tuple[Any, Any], prettify: boo
 
 
 def _read_tokens(pieces: Any, name: str, prettify: bool) -> list[Token]:
-    if pieces is None or isinstance(pieces, str):
+    if pieces is None:
         raise InvalidRequest(f"{name} must be a list with one string per token.")
-    written = [str(piece) for piece in pieces]
+    written = [str(piece) for piece in items(pieces, name) or []]
     if prettify:
         return list(parse_pieces([piece.removesuffix(END_OF_WORD) or piece for piece in written]))
     return [replace(token, text=piece) for token, piece in zip(parse_pieces(written), written, strict=True)]
@@ -133,7 +133,7 @@ def _split(tokens: list[Token], second: int | None) -> list[Token]:
     """Return the tokens with those from the start of the second sentence in a segment of their own."""
     if second is None:
         return tokens
-    if not 0 < second < len(tokens):
+    if not 0 < count(second, "sentence_b_start") < len(tokens):
         raise InvalidRequest("sentence_b_start must be the index of a token after the first one.")
     return [replace(token, segment=int(place >= second)) for place, token in enumerate(tokens)]
 
@@ -149,13 +149,15 @@ def _view(inputs: Sequence[_AttentionInput], choice: _HeadChoice) -> AttentionVi
 
 def _viewer(given: _AttentionInput, choice: _HeadChoice) -> tuple[NotebookView, str]:
     """Return the viewer of one kind of attention, and what it leaves out, if anything."""
-    shape = _shape(given.attention)
+    listed = _listed(given.attention)
+    layers = _included(choice.include_layers, len(listed), "include_layers")
+    attention = {layer: _tensor(listed[layer], layer) for layer in layers}
+    shape = attention[layers[0]].shape
     if len(shape) != 4 or shape[0] != 1:
         raise InvalidRequest(
             "Each layer needs an array [1, heads, queries, keys]. Give one input at a time, from a model with output_attentions=True."
         )
-    layers = _included(choice.include_layers, len(given.attention), "include_layers")
-    if any(np.shape(given.attention[layer]) != shape for layer in layers):
+    if any(one.shape != shape for one in attention.values()):
         raise InvalidRequest(
             "The layers have different numbers of heads or tokens. Give layers of the same shape, for example those of include_layers."
         )
@@ -165,7 +167,7 @@ def _viewer(given: _AttentionInput, choice: _HeadChoice) -> tuple[NotebookView, 
     if first not in layers or not set(opened) <= set(heads):
         raise InvalidRequest("layer and heads must be among those that the view includes.")
     kept_layers, kept_heads = _keep(layers, heads, first, opened, fit(len(layers) * len(heads), *shape[2:]))
-    chosen = [given.attention[layer][:, kept_heads] for layer in kept_layers]
+    chosen = [attention[layer][:, kept_heads] for layer in kept_layers]
     a = from_attentions(chosen, given.tokens, key_tokens=given.key_tokens, layers=kept_layers, heads=kept_heads)
     shown = [head for head in opened if head in kept_heads]
     fields = {"head": f"{first}.{shown[0]}"}
@@ -177,12 +179,17 @@ def _viewer(given: _AttentionInput, choice: _HeadChoice) -> tuple[NotebookView, 
     return NotebookView(a.id, a.source, fields), _note(given.name, left, kept_layers, kept_heads)
 
 
-def _shape(attention: Sequence[Any]) -> tuple[int, ...]:
-    if not len(attention) or attention[0] is None:
-        raise InvalidRequest(
-            'The model returned no attention. Load it with attn_implementation="eager" and output_attentions=True, and pass outputs.attentions.'
-        )
-    return tuple(np.shape(attention[0]))
+def _listed(attention: Any) -> list[Any]:
+    layers = [] if isinstance(attention, str) or not isinstance(attention, Iterable) else list(attention)
+    if not layers:
+        raise InvalidRequest(NO_ATTENTION)
+    return layers
+
+
+def _tensor(weights: Any, layer: int) -> Tensor:
+    if weights is None:
+        raise InvalidRequest(NO_ATTENTION)
+    return to_tensor(weights, f"Layer {layer} of the attention")
 
 
 def _included(given: Sequence[int] | None, count: int, name: str) -> list[int]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...core.lazy import torch
 from ...errors import InvalidRequest, Unsupported
-from ...library.from_attentions import from_attentions
+from ...library.from_attentions import from_attentions, to_tensor
 from ...library.notebook import NotebookView
 from ..views import AttentionView, fit
 
@@ -28,14 +27,14 @@ def attention_heads(
     attention weights, and Unsupported for a range or colours, which follow from the weights.
     """
     _reject(max_value=max_value, min_value=min_value, negative_color=negative_color, positive_color=positive_color)
-    weights = torch.as_tensor(attention)
+    weights = to_tensor(attention, "The attention")
     weights = weights[0] if weights.dim() == 4 and len(weights) == 1 else weights
     if weights.dim() != 3:
         raise InvalidRequest("The attention needs three axes: heads, queries, keys.")
     if mask_upper_tri and bool(weights.triu(1).any()):
         raise InvalidRequest("With mask_upper_tri=True no query may attend to a later token. Leave it out.")
     count = fit(len(weights), *weights.shape[1:])
-    a = from_attentions([weights[:count]], list(tokens), causal=mask_upper_tri)
+    a = from_attentions([weights[:count]], tokens, causal=mask_upper_tri)
     notes = [_name_heads(attention_head_names, len(weights))] if attention_head_names is not None else []
     if count < len(weights):
         notes.append(f"Shown are the first {count} of {len(weights)} heads: more would be too large for a notebook.")
@@ -60,7 +59,7 @@ def attention_pattern(
     """Show the attention weights [Q, K] of one head. The other arguments are those of attention_heads."""
     if show_axis_labels is False:
         raise Unsupported("Maps always have their tokens along both axes. Leave out show_axis_labels.")
-    weights = torch.as_tensor(attention)
+    weights = to_tensor(attention, "The attention")
     return attention_heads(
         weights[None] if weights.dim() == 2 else weights,
         tokens,
@@ -80,6 +79,6 @@ def _reject(**given: object) -> None:
 
 
 def _name_heads(names: Sequence[str], count: int) -> str:
-    if isinstance(names, str) or len(names) != count:
+    if isinstance(names, str) or not isinstance(names, Sequence) or len(names) != count:
         raise InvalidRequest(f"attention_head_names must be a list of {count} names.")
     return ", ".join(f"0.{number}: {name}" for number, name in enumerate(names))
