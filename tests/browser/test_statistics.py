@@ -56,6 +56,7 @@ def test_nothing_is_loaded_until_one_is_opened(visit: Visit) -> None:
         plot(visit, "Entropy")
     section(visit).get_by_role("button", name="Close entropy").click()
     expect(section(visit).get_by_role("figure")).to_have_count(0)
+    expect(section(visit).get_by_role("button", name="Entropy", exact=True)).to_be_focused()
 
 
 def test_in_view_with_the_heads(visit: Visit) -> None:

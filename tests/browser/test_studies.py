@@ -256,9 +256,12 @@ def test_tables_are_files(visit: Visit, two: tuple[str, str]) -> None:
 
 
 def test_two_are_compared(visit: Visit, two: tuple[str, str]) -> None:
-    """The same figure of both side by side; of heads the difference, the largest first, and both pages."""
+    """The same figure of both side by side, closed and opened by keyboard; of heads the difference, the largest first, and both pages."""
     place(visit, study=two[0], figures="entropy")
     plot(visit, "Entropy by layer and head")
+    visit.page.get_by_role("button", name="Close entropy by layer and head").press("Enter")
+    expect(visit.page.get_by_role("button", name="Entropy by layer and head")).to_be_focused()
+    visit.page.keyboard.press("Enter")
     visit.page.get_by_role("combobox", name="compare with").select_option(two[1])
     expect(visit.page.locator(".js-plotly-plot:has(.xtick)")).to_have_count(2)
     visit.page.get_by_text("heads", exact=True).click()
