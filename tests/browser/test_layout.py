@@ -26,6 +26,12 @@ APART = """() => [...document.querySelectorAll('[aria-label^="What is "]')].filt
   return Math.abs(end.top + end.bottom - place.top - place.bottom) > 16
 }).map((mark) => mark.closest('p').textContent)"""
 
+# What a finger can miss: controls below 24 px that are not in a line of words.
+SMALL = """() => [...document.querySelectorAll('button:not(.mark), select, summary, input:not([type=checkbox], [type=radio], [type=file]), .quiet, .tab, label:has(input)')]
+  .filter((control) => control.checkVisibility())
+  .filter((control) => { const { width, height } = control.getBoundingClientRect(); return width < 24 || height < 24 })
+  .map((control) => control.outerHTML.slice(0, 90))"""
+
 # Words that an edge of an element cuts; those of lines below it are left out.
 CUT = """(field) => {
   const edge = field.getBoundingClientRect()
@@ -217,6 +223,22 @@ def test_the_splitter(visit: Visit) -> None:
     expect(splitter).to_have_attribute("aria-valuenow", splitter.get_attribute("aria-valuemin") or "")
     splitter.dblclick()
     expect(splitter).to_have_attribute("aria-valuenow", usual or "")
+
+
+def test_a_finger_has_room(visits: Callable[..., Visit]) -> None:
+    """On a touch screen every control is at least 24 px wide and high, for an analysis and for a new study; a mark in a line of words takes touches beside it."""
+    phone = {"viewport": {"width": 390, "height": 844}, "has_touch": True}
+    visit = visits(new=True, **phone).open(address(text=text_of(12), head="2.3"))
+    expect(visit.image("Heat map of head 2.3")).to_be_visible()
+    assert visit.page.evaluate(SMALL) == []
+    mark = visit.page.get_by_role("button", name=re.compile("^What is ")).first
+    mark.scroll_into_view_if_needed()
+    place = box(mark)
+    visit.page.touchscreen.tap(place["x"] + place["width"] / 2, place["y"] - 3)
+    expect(mark).to_have_attribute("aria-expanded", "true")
+    visit.page.goto(f"{visit.root}/?studies#study=new")
+    expect(visit.page.get_by_role("heading", name="New study")).to_be_visible()
+    assert visit.page.evaluate(SMALL) == []
 
 
 @pytest.mark.parametrize(("width", "height"), mostly_long([(1024, 768), (390, 844)], (390, 844)))
