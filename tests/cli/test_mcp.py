@@ -44,6 +44,9 @@ def calls(model: str) -> dict[str, Call]:
         "scores": ("head_scores", lambda _: {"model": model, "battery": "induction", "prompts": 2}),
         "effect": ("effect", lambda _: {"model": model, "text": TEXT, "method": "ablation", "heads": ["0.1", "1.2"]}),
         "masked": ("effect", lambda _: {"model": "twin-bert-softmax", "text": "The cat sat.", "mask": [2], "method": MEAN, "reference": OTHERS}),
+        "written": ("effect", lambda _: {"model": model, "text": TEXT, "method": {"name": "contribution", "writes": 2}}),
+        "steps": ("effect", lambda _: {"model": model, "text": TEXT, "method": {"name": "integrated-gradients", "steps": 1}}),
+        "cell": ("effect", lambda _: {"model": model, "text": TEXT, "method": {"name": "score", "head": "1.2", "pairs": 2}}),
         "figure": ("figure", lambda past: {**of(past), "figure": "entropy"}),
         "study": ("study", lambda _: {"model": model, "texts": [TEXT, "A dog sat."], "measures": ["entropy"]}),
         "means": ("find_heads", lambda past: {"result": past["study"]["study"], "where": "entropy > 0"}),
@@ -52,6 +55,8 @@ def calls(model: str) -> dict[str, Call]:
         "query": ("find_heads", lambda past: {**of(past), "where": "entropy <"}),
         "lens": ("find_heads", lambda past: {**of(past), "where": "entropy > 0", "lens": "norm"}),
         "argument": ("analyze", lambda _: {"model": model}),
+        "misspelled": ("effect", lambda _: {"model": model, "text": TEXT, "positon": 0}),
+        "twice": ("effect", lambda _: {"model": model, "text": TEXT, "method": {"name": "ablation", "heads": ["0.1"]}, "heads": ["1.2"]}),
         "confused": ("read_edges", lambda past: {"analysis": past["study"]["study"], "layer": 0, "head": 0}),
     }  # fmt: skip
 
@@ -149,6 +154,22 @@ def test_scores_and_effects_are_those_of_the_library(talk: dict[str, Any], model
     assert talk["masked"]["heads"][0]["effect"] == pytest.approx(e.top(1)[0][1], rel=1e-3)
 
 
+def test_effects_come_with_all_that_their_method_gives(talk: dict[str, Any], model: Path) -> None:
+    e = headscope.effect(str(model), TEXT, method={"name": "contribution", "writes": 2})
+    assert e.writes
+    (name, _), *_ = e.top(1)
+    layer, head = map(int, name.split("."))
+    assert talk["written"]["heads"][0]["writes"][0]["text"] == e.writes[layer][head][0].text
+    np.testing.assert_allclose(talk["written"]["parts"]["embedding"], e.parts["embedding"], rtol=1e-3, atol=1e-4)
+    e = headscope.effect(str(model), TEXT, method={"name": "integrated-gradients", "steps": 1})
+    assert e.completeness_error is not None
+    np.testing.assert_allclose(talk["steps"]["completeness_error"], e.completeness_error, rtol=1e-3, atol=1e-5)
+    e = headscope.effect(str(model), TEXT, method={"name": "score", "head": "1.2", "pairs": 2})
+    assert e.score is not None
+    assert talk["cell"]["score"]["key"] == e.score.key
+    assert len(talk["cell"]["score"]["pairs"]) == 2
+
+
 def test_studies_and_figures_have_numbers(talk: dict[str, Any]) -> None:
     assert (talk["study"]["inputs"], talk["means"]["searched"]) == (2, 8)
     assert {found["head"] for found in talk["means"]["heads"]} == {
@@ -180,4 +201,6 @@ def test_errors_say_what_to_change(talk: dict[str, Any]) -> None:
     assert "[invalid-query]" in talk["query"]
     assert talk["lens"].endswith("[unknown-lens]")
     assert "text" in talk["argument"]
+    assert "positon" in talk["misspelled"]
+    assert talk["twice"].endswith("[invalid-request]")
     assert "Analyse one of its texts" in talk["confused"]

@@ -10,6 +10,8 @@ from typing import Any
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.tools import Tool
+from pydantic import BaseModel, ConfigDict, create_model
 
 from .._version import __version__
 from ..errors import HeadscopeError
@@ -27,13 +29,30 @@ Answers are cut to the most important entries; `left_out` says what is missing, 
 
 def make_server() -> MCPServer:
     """Return a server with its own models and results."""
-    server = MCPServer(
-        "headscope", title="Headscope", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING"
-    )
     turn = threading.Lock()
-    for tool in Tools().all:
-        server.add_tool(_answering(tool, turn), structured_output=False)
-    return server
+    return MCPServer(
+        "headscope",
+        title="Headscope",
+        instructions=INSTRUCTIONS,
+        version=__version__,
+        tools=[_closed(_answering(tool, turn)) for tool in Tools().all],
+        log_level="WARNING",
+    )
+
+
+class _Closed(BaseModel):
+    """Arguments of which there are no others."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+def _closed(tool: Callable[..., str]) -> Tool:
+    """Return a tool that rejects unknown arguments: a misspelled one would be answered as if it had not been given."""
+    found = Tool.from_function(tool, structured_output=False)
+    arguments = found.fn_metadata.arg_model
+    found.fn_metadata.arg_model = create_model(arguments.__name__, __base__=(arguments, _Closed))
+    found.parameters = found.fn_metadata.arg_model.model_json_schema(by_alias=True)
+    return found
 
 
 def _answering(tool: Callable[..., dict[str, Any]], turn: threading.Lock) -> Callable[..., str]:

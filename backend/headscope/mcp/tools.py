@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 from typing import Annotated, Any, Literal
 
 import anyio.from_thread
@@ -41,6 +42,8 @@ METHODS: dict[Kind, Callable[[], Any]] = {
 }
 # Columns of a table in an answer: with the longest names, a row of so many fits.
 MOST_COLUMNS = 200
+# What some methods give beside the effects of heads.
+OF_EFFECTS = ("together", "parts", "completeness_error", "score")
 CARD = ("name", "title", "kind", "layers", "heads", "max_tokens", "predicts", "local")
 
 # Types of arguments. A method with parameters is an object.
@@ -285,20 +288,28 @@ class Tools:
     ) -> dict[str, Any]:
         """Measure what every head does to a prediction, in logits: positive if the target is more likely with the head.
 
-        Returns the most likely tokens, the value of the target, and the heads with the largest effects, whatever their sign. With `heads`, ablation also says what
-        the model predicts without all of them.
+        Returns the most likely tokens, the value of the target, and the heads with the largest effects, whatever their sign, with whatever else the method gives.
+        With `heads`, ablation also says what the model predicts without all of them.
         """
         chosen = {"name": method} if isinstance(method, str) else dict(method)
+        if heads is not None and "heads" in chosen:
+            raise InvalidRequest("Give heads once, beside the method or in it.", pointer="/heads")
         e = headscope.effect(
             self._workspace.model(model), text, text_pair, target=tuple(target) if isinstance(target, list) else target,  # type: ignore[arg-type]
             method=chosen if heads is None else {**chosen, "heads": heads}, against=against, reference=reference,
             position=position, mask=mask, kind=kind,
         )  # fmt: skip
         document = e.to_document()
+        of_head = {
+            f"{layer}.{head}": {
+                name: document[name][i][j] for name in ("shares", "writes", "sources") if document[name]
+            }
+            for (i, layer), (j, head) in product(enumerate(e.layers), enumerate(e.heads))
+        }
         return {
             **{name: document[name] for name in ("model", "method", "target", "predictions", "baseline")},
-            "heads": [{"head": head, "effect": value} for head, value in e.top(e.effects.size)],
-            "together": document["together"],
+            "heads": [{"head": head, "effect": value, **of_head[head]} for head, value in e.top(e.effects.size)],
+            **{name: document[name] for name in OF_EFFECTS if document[name]},
         }
 
     def study(
