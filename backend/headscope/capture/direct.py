@@ -30,7 +30,7 @@ from .head_logits import LogitReader, Written, WrittenHeads
 from .interface import NAME, AttentionCall, Masks, attending_with, recording
 from .residual import frozen_norm
 from .sites import AttentionSites, Site
-from .trace import TraceEvent, first_tensor, flat
+from .trace import TraceEvent, first_tensor
 
 # Functions f with f(0) = 0, by the factor f(x) / x.
 ACTIVATIONS = frozenset({torch.tanh, torch.Tensor.tanh, torch.relu, functional.gelu, functional.relu, functional.silu})
@@ -357,10 +357,10 @@ class LinearPass:
         given = args[0] if args else None
         if given is None or not (torch.is_grad_enabled() and given.requires_grad):
             return None
-        norm = frozen_norm(TraceEvent("", part, flat(given.detach()), flat(output.detach())))
+        norm = frozen_norm(TraceEvent("", part, given.detach(), output.detach()))
         if norm is None:
             return None
-        linear = norm.linear(given, norm.scale.view(*given.shape[:-1], 1))
+        linear = norm.linear(given, norm.scale[..., None])
         return self._constant(linear, norm.shift)
 
     def _freeze_activation(self, part: Any, args: Any, output: Any) -> Any:

@@ -270,14 +270,14 @@ def norm_form(event: TraceEvent) -> NormForm | None:
 
 
 def frozen_norm(event: TraceEvent) -> Norm | None:
-    """Return the normalisation with the statistics that it had on its input, as its output shows: its epsilon need not be known."""
+    """Return the normalisation with the statistics [...] that it had on its input [..., d], as its output shows: its epsilon need not be known."""
     for centred in (True, False):
         for plus_one in (False, True):
             norm = norm_at(event.module, NormForm(centred, plus_one, 0.0), event.input)
-            plain = norm.linear(event.input, norm.scale.new_ones(len(norm.scale), 1)).double()
+            plain = norm.linear(event.input, torch.ones_like(norm.scale)[..., None]).double()
             along = ((event.output - norm.shift).double() * plain).sum(-1)
             scale = (along / plain.square().sum(-1).clamp_min(torch.finfo(plain.dtype).tiny)).to(norm.scale.dtype)
-            if is_close(norm.linear(event.input, scale[:, None]) + norm.shift, event.output):
+            if is_close(norm.linear(event.input, scale[..., None]) + norm.shift, event.output):
                 return replace(norm, scale=scale)
     return None
 

@@ -143,14 +143,14 @@ class AttentionSites:
 
 
 def norm_at(module: Any, form: NormForm, summed: Tensor) -> Norm:
-    """Return a normalisation module at the statistics of `summed` [Q, d]."""
+    """Return a normalisation module at the statistics of `summed` [Q, d], or [..., H, d] for a module with a gain of its own for each head."""
     weight = tensor_of(module, form.weight, summed)
     weight = summed.new_ones(summed.shape[-1]) if weight is None else weight
     gain = weight + 1 if form.plus_one else weight
     shift = tensor_of(module, "bias", summed)
     shift = gain.new_zeros(gain.shape) if shift is None else shift
     if not form.scaled:
-        return Norm(gain, shift, summed.new_ones(len(summed)), centred=False)
+        return Norm(gain, shift, summed.new_ones(summed.shape[:-1]), centred=False)
     variance = summed.var(-1, unbiased=False) if form.centred else summed.square().mean(-1)
     return Norm(gain, shift, (variance + form.epsilon).rsqrt(), form.centred)
 

@@ -12,6 +12,8 @@ from transformers import (
     BertConfig,
     BertForSequenceClassification,
     BertModel,
+    CohereConfig,
+    CohereForCausalLM,
     Gemma2Config,
     Gemma2ForCausalLM,
     T5Config,
@@ -46,6 +48,16 @@ SOURCES = {"name": "contribution", "sources": True}
 def _gemma() -> Any:
     capped = {"final_logit_softcapping": 3.0, "attn_logit_softcapping": 5.0}
     return Gemma2ForCausalLM(Gemma2Config(**SMALL, num_key_value_heads=2, head_dim=8, initializer_range=0.5, **capped))
+
+
+def cohere() -> Any:
+    """Queries and keys of each head are normalised with a gain of its own."""
+    module = CohereForCausalLM(CohereConfig(**SMALL, num_key_value_heads=2, use_qk_norm=True, pad_token_id=0))
+    with torch.no_grad():
+        for layer in module.model.layers:
+            for norm in (layer.self_attn.q_norm, layer.self_attn.k_norm):
+                norm.weight += 0.3 * torch.randn(norm.weight.shape)
+    return module
 
 
 def _t5() -> Any:

@@ -17,7 +17,7 @@ from tests.sweep.build import build, ids
 
 from ..conftest import TINY
 from .reference import Recorded, Vector
-from .test_contribution import FAMILIES, TOKENS, _t5, perturbed
+from .test_contribution import FAMILIES, TOKENS, _t5, cohere, perturbed
 
 METHOD = "dual-path"
 
@@ -150,13 +150,14 @@ def test_on_real_weights() -> None:
 
 @variants(
     "family",
-    ["bert", "gemma2", "olmo2", "gpt_neox", "albert", "qwen3", "cohere2", "phi3", "granite", "bitnet"],
+    ["bert", "gemma2", "olmo2", "gpt_neox", "albert", "qwen3", "cohere", "cohere2", "phi3", "granite", "bitnet"],
     short=4,
 )
 def test_nothing_is_lost_in_other_architectures(family: str) -> None:
     """Sandwich norms, caps, norms of queries and keys, parallel blocks, shared layers, joined projections and multipliers are accepted: only attention loses something."""
     torch.manual_seed(0)
-    module = perturbed(FAMILIES[family]()) if family in FAMILIES else build(family).module
+    made = {**FAMILIES, "cohere": cohere}
+    module = perturbed(made[family]()) if family in made else build(family).module
     e = headscope.effect(module, token_ids=TOKENS, target=(7, 9), position=5, method=METHOD)
     assert e.maps is not None
     assert np.abs(e.effects).max() > 0

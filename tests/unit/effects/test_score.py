@@ -22,7 +22,7 @@ from tests.sweep.build import build, ids
 
 from ..conftest import TINY, VOCABULARY, eager
 from .reference import Recorded, Step, Vector, chain
-from .test_contribution import TOKENS, _t5, perturbed
+from .test_contribution import TOKENS, _t5, cohere, perturbed
 
 LAYER, HEAD, QUERY, KEY = 2, 2, 4, 1
 CELL = {"name": "score", "head": f"{LAYER}.{HEAD}", "query": QUERY, "key": KEY}
@@ -132,8 +132,8 @@ def test_is_the_definition(family: str) -> None:
         assert not e.effects[LAYER:].any()
         np.testing.assert_allclose(e.parts["mlp"], [scale * own.vector(m) @ other for m in mlps], **close)
         np.testing.assert_allclose(e.parts["embedding"], scale * own.vector(embedding) @ other, **close)
-        assert e.target.value == pytest.approx(score, rel=1e-5, abs=1e-5 * np.abs(expected).max())
-        assert abs(e.remainder) < 1e-5 * np.abs(expected).max()
+        assert e.target.value == pytest.approx(score, rel=1e-4, abs=2e-5 * np.abs(expected).max())
+        assert abs(e.remainder) < 2e-5 * np.abs(expected).max()
     assert e.score is not None
     assert (e.score.query, e.score.key, e.target.position) == (QUERY, KEY, QUERY)
     keys = [Side(r, family, "key", place) for place in range(QUERY + 1)]
@@ -142,7 +142,7 @@ def test_is_the_definition(family: str) -> None:
         e.score.terms["content"][: QUERY + 1], content, rtol=1e-4, atol=1e-4 * np.abs(content).max()
     )
     scores = [scale * query.whole() @ one.whole() for one in keys]
-    np.testing.assert_allclose(e.score.terms["score"][: QUERY + 1], scores, rtol=1e-5, atol=1e-5 * np.abs(scores).max())
+    np.testing.assert_allclose(e.score.terms["score"][: QUERY + 1], scores, rtol=1e-4, atol=2e-5 * np.abs(scores).max())
     assert ("rotation" in e.score.terms) is query.turned
 
 
@@ -217,11 +217,12 @@ def test_pairs_sum_to_the_product(family: str) -> None:
     assert few.to_document()["score"]["pairs"][0]["value"] == e.score.pairs[0].value
 
 
-@variants("family", [*TINY, "gemma2", "gemma3_text", "gpt_neox", "gpt_oss", "qwen3"])
+@variants("family", [*TINY, "cohere", "gemma2", "gemma3_text", "gpt_neox", "gpt_oss", "qwen3"])
 def test_terms_sum_to_what_the_softmax_makes_weights_of(family: str) -> None:
     """The log of eager weights, up to one number per row: the terms sum to the score in every cell, and so do the parts in one."""
     torch.manual_seed(0)
-    model = headscope.load(perturbed(TINY[family]() if family in TINY else build(family).module))
+    made = {**TINY, "cohere": cohere}
+    model = headscope.load(perturbed(made[family]() if family in made else build(family).module))
     numbers = ids(9, 1)
     weights = eager(model, model.inputs(model.encode(token_ids=numbers))).attentions
     for side in ("query", "key"):
