@@ -426,6 +426,7 @@ REFUSED = {
     "address-of-broker": (("doctor",), {"redis_url": "redis://127.0.0.1:port/0"}, "invalid-setting"),
     "address-of-database": (("doctor",), {"database_url": "postgresql://127.0.0.1:port/x"}, "invalid-setting"),
     "model-folder": (("models",), {"model_dirs": ["m" * 5000]}, "invalid-setting"),
+    "no-such-gpu": (WORKER[:1], {"device": "cuda:99", **NOWHERE}, "invalid-setting"),
 }
 
 

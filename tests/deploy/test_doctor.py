@@ -21,6 +21,7 @@ from headscope import stores
 from headscope.database import Database, schema
 from headscope.errors import InvalidSetting
 from headscope.jobs import JobDatabase, Worker
+from headscope.models.device import NO_DEVICE
 from headscope.server import doctor
 from headscope.server.accounts import open_accounts
 from headscope.settings import Settings
@@ -225,6 +226,18 @@ def test_a_database_that_others_can_read(tmp_path: Path) -> None:
     ok, message = found(tmp_path)["database file"]
     assert not ok
     assert message.endswith(f"chmod 600 {tmp_path / stores.FILE}*")
+
+
+def test_a_gpu_that_is_not_there(tmp_path: Path) -> None:
+    """The embedded server does not start, since every analysis would fail."""
+    ok, message = next(
+        (one.ok, one.message) for one in doctor.check_services(Settings(home=tmp_path, device="cuda:99"))
+    )
+    assert (ok, message) == (False, NO_DEVICE.format(device="cuda:99"))
+    command = [sys.executable, "-m", "headscope", "serve", "--no-open", "--port", "0"]
+    environment = {**os.environ, "HEADSCOPE_HOME": str(tmp_path), "HEADSCOPE_DEVICE": "cuda:99"}
+    shown = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    assert (shown.returncode, shown.stderr) == (1, f"headscope: {message} [invalid-setting]\n")
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from .. import logs
 from ..api.app import create
 from ..api.http.connection import Connection, max_connections
 from ..errors import DatabaseDamaged, DatabaseUnavailable, HeadscopeError
+from ..models.device import resolve
 from ..server import doctor
 from ..server.accounts import open_accounts
 from ..server.audit import open_audit
@@ -57,6 +58,8 @@ def serve(host: str, port: int, open_page: bool) -> None:
         _refuse_without_users(settings)
         settings = _allow_host(settings, host)
     doctor.refuse_evicting_broker(settings)
+    if settings.redis_url is None and settings.device != "auto":  # auto is resolved where models run
+        resolve(settings.device)
     app = create(settings, tokens=reachable)
     config = uvicorn.Config(
         app,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
 import sys
 import time
 from importlib import import_module
@@ -20,6 +19,7 @@ from ..errors import HeadscopeError
 from ..jobs import JobDatabase, Worker, announcements, metrics
 from ..jobs.supervisor import STALE_SECONDS
 from ..models.catalog import Catalog
+from ..models.device import resolve
 from ..server import doctor
 from ..settings import Settings
 from ..worker.process import PRELOAD, create_engine
@@ -62,7 +62,7 @@ def worker(device: str | None, models: str | None, name: str | None, check: bool
         metrics.serve(settings.metrics_address)
     stores.prepare(settings)
     doctor.refuse_evicting_broker(settings)
-    chosen = settings.model_copy(update={"device": _device(settings.device)})
+    chosen = settings.model_copy(update={"device": resolve(settings.device)})
     host = socket.gethostname()
     identity = Worker(
         name or f"{chosen.device}@{host}-{os.getpid()}",
@@ -99,14 +99,6 @@ def _digests(settings: Settings, models: str | None) -> frozenset[str]:
     names = models.split(",") if models else []
     found = [Catalog(settings).locate(name.strip(), pointer=None) for name in names]
     return frozenset().union(*(located.accepted_digests() for located in found))
-
-
-def _device(setting: str) -> str:
-    """Resolve auto to cpu or cuda, in another process: CUDA cannot be used in children forked from a process that has initialised it."""
-    if setting != "auto":
-        return setting
-    code = "import torch; print('cuda' if torch.cuda.is_available() else 'cpu')"
-    return subprocess.check_output([sys.executable, "-c", code], text=True).strip()  # noqa: S603 - constant arguments
 
 
 def _check(database: JobDatabase) -> None:

@@ -9,14 +9,13 @@ from typing import Any
 import torch
 
 from ..errors import InvalidRequest, Unsupported
+from .device import NO_DEVICE
 from .free_memory import DISK
 
 # Modules, by name, and their devices, "disk" for weights that are read whenever the module runs; or the name of a way to choose devices.
 DeviceMap = str | Mapping[str, Any]
 CHOICES = ("auto", "balanced", "balanced_low_0", "sequential")
 NOT_A_MAP = f'device_map is one of {", ".join(CHOICES)}, or maps names of modules to devices, such as "cuda:0", "cpu" and "disk".'
-
-NO_DEVICE = "This machine has no device {device}, or no driver for it. Choose another one (HEADSCOPE_DEVICE, or device=): auto is the GPU if there is one."
 
 
 def expand(places: DeviceMap, module: Any) -> DeviceMap:

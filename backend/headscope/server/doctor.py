@@ -16,6 +16,7 @@ from ..core.lazy import fsspec, redis
 from ..database import schema
 from ..errors import HeadscopeError, InvalidSetting
 from ..jobs import JobDatabase
+from ..models.device import resolve
 from ..settings import Settings
 
 OLDEST_REDIS = (7, 0)
@@ -46,6 +47,8 @@ def check_services(settings: Settings) -> Iterator[Finding]:
     file = settings.home / stores.FILE
     if settings.database_url is None and file.exists():
         yield _check_permissions(file)
+    if settings.device not in ("auto", "cpu"):
+        yield _run("device", lambda: resolve(settings.device))
     broker = cache = None
     if settings.database_url or settings.redis_url:
         database = _run("database", lambda: _check_database(settings))
