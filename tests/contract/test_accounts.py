@@ -242,6 +242,23 @@ def test_an_old_answer_does_not_count(facts: Database, tmp_path: Path, monkeypat
     monkeypatch.setattr(accounts, "_database", Database("postgresql://127.0.0.1:1/x"))
     with pytest.raises(DatabaseUnavailable):
         accounts.find_user(token)
+    # A supervisor still learns that the database is away.
+    assert accounts.find_reader(token, "", probe=True) == ("ada", False)
+    with pytest.raises(DatabaseUnavailable):
+        accounts.find_reader("other", "", probe=True)
+
+
+def test_a_server_that_was_open_stays_open_while_the_database_is_away(
+    accounts: Accounts, facts: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Finished analyses can be read then. It closes with the first user that the database has."""
+    assert not accounts.require_token()
+    if not facts.embedded:  # an embedded database is not asked
+        with monkeypatch.context() as away:
+            away.setattr(accounts, "_database", Database("postgresql://127.0.0.1:1/x"))
+            assert not accounts.require_token()
+    accounts.create("ada")
+    assert accounts.require_token()
 
 
 def test_grants_of_a_reader(accounts: Accounts, facts: Database, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import hashlib
 import re
 import secrets
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,8 +31,9 @@ SESSION = "session."
 # Files in the data directory that close a server. They outlive its database file, so that losing that file opens nothing. The second one has the tokens of
 # an unreleased version, which are not read.
 MARKER, EARLIER = "tokens-required", "tokens.json"
-# Users that this server has asked the database for within this time (s) are known while it is away, and at most this many.
-KNOWN_SECONDS, KNOWN_USERS = 60.0, 10_000
+# Users that this server has asked the database for within this time (s) are known while it is away, and at most this many. Probes tell nothing about anyone's
+# work, and have to report a long outage.
+KNOWN_SECONDS, PROBE_SECONDS, KNOWN_USERS = 60.0, 24 * 3600.0, 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +68,9 @@ class Accounts:
     def __init__(self, database: Database, home: Path, *, required: bool = False) -> None:
         self._database, self._required = database, required
         self._markers = (home / MARKER, home / EARLIER)
-        # Users by the hashes of their tokens, as the database had them in the last minute.
-        self._known: TTLCache[str, str] = TTLCache(KNOWN_USERS, KNOWN_SECONDS)
+        # Users by the hashes of their tokens, and when the database had them (s).
+        self._known: TTLCache[str, tuple[str, float]] = TTLCache(KNOWN_USERS, PROBE_SECONDS)
+        self._open = False  # whether the database had no user the last time
         self._lock = threading.Lock()
 
     def is_closed(self) -> bool | None:
@@ -77,11 +80,17 @@ class Accounts:
         return False if self._database.embedded else None
 
     def require_token(self) -> bool:
-        """Return whether requests need a token."""
+        """Return whether requests need a token. While a cluster's database is away, its last answer counts."""
         closed = self.is_closed()
         if closed is None:
-            with self._database.read() as connection:
-                closed = self._required = connection.execute(sa.select(users.c.name).limit(1)).first() is not None
+            try:
+                with self._database.read() as connection:
+                    closed = self._required = connection.execute(sa.select(users.c.name).limit(1)).first() is not None
+            except DatabaseUnavailable:
+                if not self._open:
+                    raise
+                return False
+            self._open = not closed
         return closed
 
     def list(self) -> tuple[Account, ...]:
@@ -94,8 +103,8 @@ class Accounts:
         """Return the name of the user with that token or session, or None. While a cluster's database is away, an answer of the last minute counts."""
         return self.find_reader(token, "")[0]
 
-    def find_reader(self, token: str, id_: str) -> tuple[str | None, bool]:
-        """Return the same, and whether that user has a grant of an analysis or study: False while the database is away."""
+    def find_reader(self, token: str, id_: str, *, probe: bool = False) -> tuple[str | None, bool]:
+        """Return the same, and whether that user has a grant of an analysis or study: False while the database is away. For a `probe`, an answer of the last day counts."""
         digest = _digest(token)
         try:
             with self._database.read() as connection:
@@ -105,14 +114,14 @@ class Accounts:
         except DatabaseUnavailable:
             with self._lock:
                 known = self._known.get(digest)
-            if known is None:
+            if known is None or time.monotonic() - known[1] > (PROBE_SECONDS if probe else KNOWN_SECONDS):
                 raise
-            return known, False
+            return known[0], False
         with self._lock:
             if found is None:
                 self._known.pop(digest, None)
                 return None, False
-            self._known[digest] = found[0]
+            self._known[digest] = found[0], time.monotonic()
         return found[0], bool(found[1])
 
     def create(self, name: str) -> str:

@@ -25,6 +25,8 @@ from ..problems import handle_error
 
 # Public paths. All others need access, including those that do not exist.
 PUBLIC = re.compile(r"/(healthz|assets/[^/]+)?")
+# Paths of supervisors, which tell how the server is.
+PROBES = frozenset({"/readyz", "/metrics"})
 SIGN_IN = frozenset(
     {
         ("POST", "/api/v1/session"),
@@ -152,7 +154,9 @@ class AccessMiddleware:
         token, key, id_ = token_of(scope), _share_key(scope), _id_of(scope["path"])
         name, granted = None, False
         if token:
-            name, granted = await self._readers.get((token, id_), partial(self._accounts.find_reader, token, id_))
+            probe = scope["path"] in PROBES
+            find = partial(self._accounts.find_reader, token, id_, probe=probe)
+            name, granted = await self._readers.get((token, id_, probe), find)
         shared = await asyncio.to_thread(self._shared, key) if key else None
         visitor = Visitor(name, shared, granted=id_ if granted else None)
         if visitor.name is None and not (visitor.shared and _grants(visitor.shared, scope["path"])):
