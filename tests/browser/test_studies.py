@@ -308,6 +308,50 @@ def test_cancelled_and_gone_on_with(visit: Visit, server: Server) -> None:
     expect(visit.page.get_by_role("navigation", name="Studies").get_by_text("slow.txt")).to_have_count(0)
 
 
+def test_what_another_window_does_is_seen(visit: Visit, server: Server) -> None:
+    """A window that shows a cancelled study sees that it was resumed, or deleted, once it has the focus; until then it does not cancel it in place of deleting it."""
+    data = "\n".join(f"{text} {' '.join(TEXTS)}" for text in TEXTS)
+    body = {"model": "deep", "lenses": ["weights"], "figures": [], "dataset": {"name": "shared.txt", "data": data}}
+    started = server.post(body, "/studies").json()["id"]
+    status = lambda: server.get(f"/studies/{started}").json().get("status")  # noqa: E731
+    server.client.delete(f"/api/v1/studies/{started}")
+    eventually(lambda: status() == "cancelled", "the end of the study")
+    visit.network_errors_expected = True
+    page = place(visit, study=started).page
+    expect(page.get_by_text("Cancelled. Results so far are kept.")).to_be_visible()
+    server.post(body, "/studies")
+    page.get_by_role("button", name="Delete", exact=True).click()
+    page.get_by_role("button", name="Delete permanently").click()
+    expect(page.get_by_role("button", name="Cancel", exact=True)).to_be_visible()
+    assert status() in ("queued", "running")
+    page.get_by_role("button", name="Cancel", exact=True).click()
+    expect(page.get_by_text("Cancelled. Results so far are kept.")).to_be_visible()
+    server.client.delete(f"/api/v1/studies/{started}")
+    page.evaluate("dispatchEvent(new Event('focus'))")
+    expect(page.get_by_text("The server no longer has this study")).to_be_visible()
+    expect(page.get_by_role("navigation", name="Studies").get_by_text("shared.txt")).to_have_count(0)
+
+
+def test_the_preview_is_of_the_data_set_that_is_chosen(visit: Visit) -> None:
+    """Back brings an earlier data set with its preview; one that cannot be read leaves none; and a new form begins empty."""
+    page = place(visit, study="new").page
+    usable = page.get_by_text(re.compile(r"\d usable rows?\."))
+    drop(visit, "one.txt", TEXTS[0])
+    expect(page.get_by_text("1 usable row. Read as")).to_be_visible()
+    page.get_by_role("button", name="New study").click()
+    expect(page.get_by_text("Choose a data set first.")).to_be_visible()
+    expect(usable).to_have_count(0)
+    drop(visit, "two.txt", "\n".join(TEXTS[:2]))
+    expect(page.get_by_text("2 usable rows. Read as")).to_be_visible()
+    page.go_back()
+    expect(page.get_by_text("1 usable row. Read as")).to_be_visible()
+    visit.network_errors_expected = True
+    page.get_by_role("textbox", name="Hub").fill("hub:nobody/none/x.tsv")
+    page.get_by_role("textbox", name="Hub").press("Tab")
+    expect(page.get_by_text("Choose a data set first.")).to_be_visible()
+    expect(page.get_by_role("alert")).not_to_contain_text("Upload its file again")
+
+
 @pytest.mark.long
 def test_a_file_on_its_way_is_watched_and_called_back(visits: Callable[..., Visit]) -> None:
     """Over a slow line a bar says how much has been sent; cancelled, nothing of it is there, and another file can be chosen."""

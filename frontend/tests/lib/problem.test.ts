@@ -26,6 +26,10 @@ describe('problemSentence', () => {
     const gone = { ...problem, detail: 'Send the request again.', status: 404 }
     expect(problemSentence({ ...gone, code: 'unknown-analysis' })).toContain('Press Analyse')
     expect(studyProblemSentence({ ...gone, code: 'unknown-study' })).toContain('no longer has this study')
-    expect(studyProblemSentence({ ...gone, code: 'unknown-dataset' })).toContain('Upload its file again')
+    expect(
+      studyProblemSentence({ ...gone, code: 'unknown-dataset', detail: 'GET /api/v1/datasets lists them.' }),
+    ).toContain('Upload its file again')
+    const detail = 'Data sets of the hub are not allowed here.'
+    expect(studyProblemSentence({ ...gone, code: 'unknown-dataset', detail })).toBe(detail)
   })
 })

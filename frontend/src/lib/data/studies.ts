@@ -272,3 +272,5 @@ export function studyProgressSentence({ stage, position, inputs, of, secondsLeft
 
 /** 21,304 */
 export const groupDigits = (count: number) => count.toLocaleString('en-US')
+
+export const counted = (count: number, noun: string) => `${groupDigits(count)} ${noun}${count === 1 ? '' : 's'}`

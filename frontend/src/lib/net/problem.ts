@@ -43,6 +43,10 @@ const GONE: Record<string, string> = {
   'unknown-dataset': 'The server no longer has this data set. Upload its file again.',
 }
 
+/** Whether the server's sentence is about requests, which the page replaces; a data set may be refused for another reason. */
+const isGone = ({ code, detail }: Problem) =>
+  code in GONE && (code !== 'unknown-dataset' || !detail || detail.includes('/api/'))
+
 export const unknownModelSentence = (model: string): string =>
   `This server has no model named \u201c${model}\u201d. ${KEPT}. Choose a model from the list above.`
 
@@ -58,14 +62,14 @@ export const tooLongSentence = (actual: number, limit: number): string =>
 export function problemSentence(problem: Problem): string {
   const said = SENTENCES[problem.code]
   if (said) return said(problem)
-  if (problem.code in GONE) return GONE[problem.code]
+  if (isGone(problem)) return GONE[problem.code]
   return problem.detail || (problem.title ? `${problem.title}.` : `The analysis failed. ${KEPT}. Try again.`)
 }
 
 /** Messages for problems of a study, which has no single text. */
 export function studyProblemSentence(problem: Problem): string {
   if (problem.code === 'unauthorized') return SENTENCES.unauthorized(problem)
-  if (problem.code in GONE) return GONE[problem.code]
+  if (isGone(problem)) return GONE[problem.code]
   const said = problem.detail || `${problem.title || 'The study failed'}.`
   return said.replace('set max_tokens to cut it', 'start another study with a limit on tokens per input')
 }

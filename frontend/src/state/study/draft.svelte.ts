@@ -47,7 +47,8 @@ const START = {
 type Choices = typeof START
 
 export class Draft {
-  dataset = $state.raw<Dataset>()
+  /** The latest answer of the server, and the id that was asked for. */
+  #parsed = $state.raw<{ id: string; dataset: Dataset }>()
   known = $state.raw<DatasetItem[]>([])
   /** Why the data set cannot be read or the study not be started. */
   error = $state('')
@@ -58,6 +59,10 @@ export class Draft {
   /** What the first model supports, once known. */
   support = $state.raw<KindSupport>()
   choices: Choices = $derived.by(() => ({ ...START, ...readDraft(this.selection.draft) }))
+  /** The chosen data set, once the server has parsed it. */
+  dataset: Dataset | undefined = $derived.by(() =>
+    this.#parsed?.id === this.choices.dataset ? this.#parsed.dataset : undefined,
+  )
   #read = latest((signal, id: string, reading: ParseOptions) => this.studies.dataset(id, reading, signal))
   #ask = latest((_signal, model: string) => this.supportOf(model))
   #send = latest((signal, file: File) => this.studies.upload(file, signal, (sent) => this.#sent(file, sent)))
@@ -138,7 +143,7 @@ export class Draft {
     await this.#try('', async () => {
       const dataset = await this.#send(file)
       if (!dataset) return
-      this.dataset = dataset
+      this.#parsed = { id: dataset.id, dataset }
       this.set({ dataset: dataset.id, format: '', columns: {} })
       this.known = await this.studies.datasets()
     })
@@ -169,13 +174,10 @@ export class Draft {
   /** Parse the data set again; the previous preview stays until the new one arrives. */
   async look(): Promise<void> {
     const { dataset: id, format, columns } = this.choices
-    if (id === '') {
-      this.dataset = undefined
-      return
-    }
+    if (id === '') return
     await this.#try('Reading the data set \u2026', async () => {
       const dataset = await this.#read(id, { format, columns })
-      if (dataset) this.dataset = dataset
+      if (dataset) this.#parsed = { id, dataset }
     })
   }
 

@@ -1,7 +1,11 @@
 /** One study: looked up, watched while it runs, cancelled or deleted. */
 
+import { SourceError } from '../../lib/data/source'
 import { isOver, type Studies, type Study, type StudyRun } from '../../lib/data/studies'
 import { latest } from '../../lib/net/latest'
+
+/** The code of the answer about a study that was deleted. */
+const GONE = 'unknown-study'
 
 export class OpenStudy {
   /** The study on screen; undefined before the first answer. */
@@ -25,11 +29,7 @@ export class OpenStudy {
     this.study = undefined
     this.error = ''
     if (id === '') return this.#task.stop()
-    try {
-      await this.#task(id)
-    } catch (error) {
-      this.error = this.fail(error)
-    }
+    await this.#attempt(() => this.#task(id))
   }
 
   /** Reload it: it was restarted, or someone else has signed in. */
@@ -45,17 +45,41 @@ export class OpenStudy {
       if (!isOver({ status })) await this.studies.remove(id)
     })
 
-  delete = (): Promise<void> => this.#change((id) => this.studies.remove(id))
+  /** One that was resumed elsewhere is kept and shown, as it would only be cancelled. Returns whether it is deleted. */
+  delete = async (): Promise<boolean> => {
+    let deleted = false
+    await this.#change(async (id) => {
+      deleted = isOver(await this.studies.study(id, new AbortController().signal))
+      if (deleted) await this.studies.remove(id)
+      else await this.again(id)
+    })
+    return deleted && this.error === ''
+  }
+
+  /** Look whether one that ended without results is still there, and still at rest. */
+  async look(): Promise<void> {
+    const id = this.study?.id
+    if (id === undefined || !isOver(this.study!) || this.study!.status === 'done') return
+    try {
+      await this.#task(id)
+    } catch (error) {
+      if (error instanceof SourceError && error.code === GONE) this.error = this.fail(error)
+    }
+  }
 
   async #change(how: (id: string) => Promise<void>): Promise<void> {
     const id = this.study?.id
     if (id === undefined) return
+    await this.#attempt(() => how(id))
+    this.changed()
+  }
+
+  async #attempt(what: () => Promise<unknown>): Promise<void> {
     try {
-      await how(id)
+      await what()
     } catch (error) {
       this.error = this.fail(error)
     }
-    this.changed()
   }
 
   async #follow(signal: AbortSignal, id: string): Promise<void> {
