@@ -185,19 +185,23 @@ def test_what_is_no_file_is_unknown(server: Server, name: str) -> None:
 
 
 def test_pages(server: Server) -> None:
-    """The list is paged: newest upload first, then the folder's files."""
-    for number in range(3):
-        send(server.client, f"page-{number}.txt", f"Page {number}.\n")
-    names, cursor = list[str](), None
+    """The list is paged: newest upload first, then the folder's files; what is uploaded or deleted between two pages moves nothing."""
+    sent = [send(server.client, f"page-{number}.txt", f"Page {number}.\n").json()["id"] for number in range(4)]
+    items, cursor = list[dict[str, str]](), None
     while True:
         query = {"limit": 2, **({"cursor": cursor} if cursor else {})}
         page = server.client.get(DATASETS, params=query).json()
-        names += [item["name"] for item in page["items"]]
+        items += page["items"]
         cursor = page["next"]
+        if len(items) == 2:
+            send(server.client, "page-4.txt", "Page 4.\n")
+            assert server.client.delete(f"{DATASETS}/{sent[3]}").status_code == 204
         if cursor is None:
             break
-    assert names[:3] == ["page-2.txt", "page-1.txt", "page-0.txt"]
+    names = [item["name"] for item in items]
+    assert names[:4] == ["page-3.txt", "page-2.txt", "page-1.txt", "page-0.txt"]
     assert names[-3:] == ["corpora/inside.csv", "corpora/pairs.csv", "corpora/deep/words.conll"]
+    assert len({item["id"] for item in items}) == len(items)
 
 
 def test_forgotten(server: Server) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import re
 import stat
@@ -27,8 +28,8 @@ from ..studies.data.sandbox import ReadLimits, read_sandboxed
 from ..studies.request import InlineData
 
 ID = re.compile(r"[0-9a-f]{32}")
-# Most files of the operator's folders that are listed.
-MOST_LISTED = 10_000
+# Most files of the operator's folders that are listed, and how their places in the list begin.
+MOST_LISTED, FILE = 10_000, "file-"
 # Most characters of a text in a sample.
 SHOWN_CHARACTERS = 500
 # A fitted Jacobian lens is uploaded like a data set, and told from one by its suffix and this format.
@@ -117,18 +118,28 @@ class Datasets:
             )
         return found["rows"], found["width"]
 
-    def list(self, owner: str | None) -> Iterator[dict[str, Any]]:
-        """Yield id, name and bytes of every data set: first the owner's, newest first, then those in the operator's folders.
+    def list(self, owner: str | None, after: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield every data set `after` a place in the list: its own place, and its id, name and bytes. First the owner's, newest first, then those in the operator's folders.
 
-        Raises StoreUnavailable or DatabaseUnavailable.
+        Places stay when data sets are uploaded or deleted. Raises StoreUnavailable or DatabaseUnavailable.
         """
+        start = 0
+        if after.startswith(FILE):
+            start = int(after.removeprefix(FILE))
+        else:
+            yield from self._uploaded(owner, after)
+        for place, (name, size) in enumerate(islice(self._walk_folders(), start, MOST_LISTED), start + 1):
+            yield f"{FILE}{place}", {"id": name, "name": name, "bytes": size}
+
+    def _uploaded(self, owner: str | None, after: str) -> Iterator[tuple[str, dict[str, Any]]]:
         mine = None if owner is None else self._database.granted(owner)
         readable = (id_ for id_ in self._files.ids() if mine is None or id_ in mine)
         found = [document for id_ in readable if (document := self._files.document(id_, used=False)) is not None]
-        for one in sorted(found, key=lambda document: -float(document["made"])):
-            yield {part: one[part] for part in ("id", "name", "bytes")}
-        for name, size in islice(self._walk_folders(), MOST_LISTED):
-            yield {"id": name, "name": name, "bytes": size}
+        made, _, last = after.partition("-")
+        start = (-float(made), last) if after else (-math.inf, "")
+        for key, one in sorted(((-float(one["made"]), one["id"]), one) for one in found):
+            if key > start:
+                yield f"{one['made']}-{one['id']}", {part: one[part] for part in ("id", "name", "bytes")}
 
     def delete(self, id_: str, owner: str | None) -> None:
         """Delete an uploaded file, unless other users have uploaded it too. Raises Unknown."""

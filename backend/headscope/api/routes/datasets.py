@@ -80,17 +80,19 @@ async def listed(
     service: ServiceDep,
     visitor: VisitorDep,
     limit: JobLimit = 50,
-    cursor: Annotated[str | None, Query(pattern="^[0-9]{1,9}$", description=CURSOR)] = None,
+    cursor: Annotated[
+        str | None,
+        Query(pattern=r"^([0-9]{1,12}(\.[0-9]{1,12})?-[0-9a-f]{32}|file-[0-9]{1,9})$", description=CURSOR),
+    ] = None,
 ) -> Page[DatasetItem]:
     """List your data sets, newest first, followed by the files in the server's folders."""
-    start = int(cursor or 0)
 
-    def page() -> list[dict[str, Any]]:
-        return list(islice(service.datasets.list(visitor.owner), start, start + limit + 1))
+    def page() -> list[tuple[str, dict[str, Any]]]:
+        return list(islice(service.datasets.list(visitor.owner, cursor or ""), limit + 1))
 
     entries = await service.limiters.results.run(page)
-    items = [DatasetItem.model_validate(entry) for entry in entries[:limit]]
-    return Page(items=items, next=str(start + limit) if len(entries) > limit else None)
+    items = [DatasetItem.model_validate(entry) for _, entry in entries[:limit]]
+    return Page(items=items, next=entries[limit - 1][0] if len(entries) > limit else None)
 
 
 @router.get("/{id:path}", responses=raises(DatasetUnavailable))
