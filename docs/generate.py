@@ -60,6 +60,8 @@ def settings() -> str:
             "float": "number",
             "bool": "true or false",
         }.get(kind, kind)
+        if "Annotated[str" in kind:
+            kind = "tuple[str, ...]"
         kind = kind.replace("typing.Literal", "").replace("tuple[pathlib.Path, ...]", "JSON list of paths")
         kind = kind.replace("tuple[str, ...]", "JSON list of names").strip("[]").replace("'", "`")
         rows.append((f"`HEADSCOPE_{name.upper()}`", kind, _default(name, field), field.description or ""))

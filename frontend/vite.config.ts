@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import { svelte } from '@sveltejs/vite-plugin-svelte'
 import { defineConfig } from 'vitest/config'
 import { version } from './package.json' with { type: 'json' }
@@ -5,13 +6,25 @@ import { version } from './package.json' with { type: 'json' }
 // HEADSCOPE_API names a running server for `vite dev`; otherwise the server itself serves the built page.
 const server = process.env.HEADSCOPE_API ?? 'http://127.0.0.1:8000'
 
+/** The packages whose code is in the page, with their licences: pages that are exported carry them, and the page has them in a file. */
+const PACKAGES = { svelte: 'LICENSE.md', clsx: 'license', 'esm-env': 'LICENSE' }
+const licences = () =>
+  Object.entries(PACKAGES)
+    .map(([name, file]) => `/*! ${name}\n\n${readFileSync(`node_modules/${name}/${file}`, 'utf-8')}*/`)
+    .join('\n')
+
 /** One script and one style sheet, with the names that the server expects. */
 const VIEWER = {
   cssCodeSplit: false,
   outDir: 'dist/viewer',
   rolldownOptions: {
     input: 'src/app/standalone.ts',
-    output: { codeSplitting: false, entryFileNames: 'viewer.js', assetFileNames: 'viewer[extname]' },
+    output: {
+      codeSplitting: false,
+      entryFileNames: 'viewer.js',
+      postBanner: licences,
+      assetFileNames: 'viewer[extname]',
+    },
   },
 }
 
@@ -27,6 +40,7 @@ export default defineConfig(({ mode }) => ({
     modulePreload: { polyfill: false },
     assetsInlineLimit: 0,
     sourcemap: false,
+    license: { fileName: 'licenses.md' },
     // `vite build --mode gallery` builds the gallery for the tests; `--mode viewer` builds what exported pages contain.
     ...(mode === 'gallery' ? GALLERY : {}),
     ...(mode === 'viewer' ? VIEWER : {}),

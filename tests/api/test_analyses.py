@@ -251,6 +251,7 @@ def test_queue_is_bounded(server: Server, models: Any, tmp_path: Any) -> None:
         inputs = [{"text": f"Number {number}."} for number in range(3)]
         answer = small.post({"model": "bert", "inputs": inputs}, "/analyses/batch")
         assert (answer.status_code, answer.json()["code"], answer.json()["limit"]) == (429, "queue-full", 2)
+        assert "Send at most 2 at once" in answer.json()["detail"]
         assert int(answer.headers["retry-after"]) > 0
         assert small.post({"model": "bert", "inputs": inputs[:2]}, "/analyses/batch").status_code == 202
 

@@ -259,6 +259,8 @@ def test_limits(database: JobDatabase) -> None:
         database.enqueue(work(4, 5, owner="bob"), limits=limits)
     assert (own.value.limit, total.value.limit) == (3, 4)
     assert own.value.detail != total.value.detail
+    with pytest.raises(QueueFull, match="Send at most 3 at once"):
+        database.enqueue(work(6, 7, 8, 9, owner="eve"), limits=Limits(per_owner=3))
     assert (database.waiting(), database.waiting("ann"), database.waiting("bob")) == (3, 3, 0)
     assert not database.may_read(f"{4:032x}", "bob")
     database.enqueue(work(4, 0, owner="bob"), limits=limits)

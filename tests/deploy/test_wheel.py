@@ -50,6 +50,10 @@ def test_holds_the_page_and_the_model(wheel: Path, installed: Path) -> None:
     assert {path.name for path in (installed / MODEL).iterdir()} == {*hatch_build.FILES, "LICENSE"}
     assert (installed / MODEL / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
     assert "license: apache-2.0" in (installed / MODEL / "README.md").read_text("utf-8")
+    for file in ("licenses.md", "viewer/viewer.js"):  # the latter is copied into exported pages
+        text = (installed / PAGE / file).read_text("utf-8")
+        assert "Svelte Contributors" in text
+        assert "Luke Edwards" in text  # clsx
     assert {path.name for path in installed.iterdir()} == {"headscope", f"{wheel.stem.partition('-py3')[0]}.dist-info"}
 
 

@@ -154,7 +154,11 @@ def timed_out(seconds: float, kind: JobKind = "analysis") -> TimedOut:
     return TimedOut(f"The analysis took longer than {seconds:g} s and was stopped. Ask for fewer tokens or layers.")
 
 
-def queue_full(limit: int, *, own: bool = False) -> QueueFull:
-    """Return the error of work beyond the limit of the queue, or of one owner (`own`)."""
+def queue_full(limit: int, asked: int, *, own: bool = False) -> QueueFull:
+    """Return the error of so many jobs beyond the limit of the queue, or of one owner (`own`)."""
+    if asked > limit:
+        return QueueFull(
+            f"These are {asked} analyses, and {limit} may wait. Send at most {limit} at once.", limit=limit
+        )
     whose = "You have too many analyses waiting." if own else "Too many analyses are waiting."
     return QueueFull(f"{whose} Try again in a minute.", limit=limit)

@@ -86,7 +86,7 @@ class JobDatabase(TaskSending):
             names = self._accept(connection, asked, batch, priority)
             check(connection)
             if names:
-                self._check(connection, limits, names)
+                self._check(connection, limits, names, len({one.id for one in asked}))
             pairs = {(one.owner, one.id) for one in asked if one.kind != "chunk"}
             if pairs:
                 self._grant(connection, pairs)
@@ -134,13 +134,13 @@ class JobDatabase(TaskSending):
     def _join(self, connection: sa.Connection, owner: str) -> None:
         connection.execute(self._database.insert(owners).values(owner=owner).on_conflict_do_nothing())
 
-    def _check(self, connection: sa.Connection, limits: Limits, names: Collection[str]) -> None:
+    def _check(self, connection: sa.Connection, limits: Limits, names: Collection[str], asked: int) -> None:
         rows: list[Any] = list(connection.execute(LENGTHS)) if limits != NO_LIMITS else []
         lengths: dict[str, int] = dict(rows)
         if limits.total is not None and sum(lengths.values()) > limits.total:
-            raise queue_full(limits.total)
+            raise queue_full(limits.total, asked)
         if limits.per_owner is not None and max(lengths.get(name, 0) for name in names) > limits.per_owner:
-            raise queue_full(limits.per_owner, own=True)
+            raise queue_full(limits.per_owner, asked, own=True)
 
     def claim(
         self, worker: Worker, ends: Sequence[End] = (), *, task: str | None = None, downloads: bool | None = None

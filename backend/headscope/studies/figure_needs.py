@@ -50,12 +50,13 @@ def drawable_figures(document: Mapping[str, Any]) -> list[str]:
 
 
 def _is_met(needs: FigureNeeds, document: Mapping[str, Any]) -> bool:
+    # Inputs that were passed as Python objects have no columns.
+    labels = "labels" in (document["dataset"].get("chosen") or {"labels": ""})
     met: dict[Requirement, bool] = {
         "against": len(document["variants"]) > 1 and not document.get("not_compared"),
-        # Inputs that were passed as Python objects have no columns.
-        "labels": "labels" in (document["dataset"].get("chosen") or {"labels": ""}),
+        "labels": labels,
         "lenses": set(needs.lenses) <= set(document["lenses"]),
-        "truth": SCORES.name in document["measures"],
+        "truth": labels and SCORES.name in document["measures"],
         "effects": not JUDGES.keys().isdisjoint(document["measures"]),
     }
     return all(met[requirement] for requirement in needs.asks) and set(needs.measures) <= set(document["measures"])

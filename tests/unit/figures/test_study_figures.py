@@ -397,6 +397,9 @@ def test_what_is_refused(minilm: headscope.Model) -> None:
     """In one sentence that says what to do."""
     small = headscope.study(minilm, ["The cat sat.", "It rained all day."], lenses=("weights",), measures=("entropy",))
     assert drawable_figures(small.document) == ["entropy"]
+    unlabelled = {**small.document, "dataset": {"chosen": {"text": "text"}}, "measures": ["right_key"]}
+    assert drawable_figures(unlabelled) == []
+    assert drawable_figures({**unlabelled, "dataset": {"chosen": {"text": "text", "labels": "tags"}}}) == ["scores"]
     with pytest.raises(NotReady, match="Run the study again"):
         small.figure("residual-ratio")
     with pytest.raises(NotReady, match="against"):

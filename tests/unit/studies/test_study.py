@@ -221,6 +221,8 @@ def test_refusals(minilm: Model, tmp_path: Path) -> None:
         headscope.study(minilm, ["A text."], {"mechanisms": "hopfield"})
     with pytest.raises(InvalidRequest, match="Both variants are the same"):
         headscope.study(minilm, texts(2), minilm)
+    with pytest.raises(InvalidRequest, match="compares two variants"):
+        headscope.study(minilm, texts(2), figures=("tuning",))
     with pytest.raises(InvalidRequest):
         headscope.study(minilm, [])
     with pytest.raises(Unknown, match="Unknown study figure"):
