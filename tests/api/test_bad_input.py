@@ -164,7 +164,7 @@ def test_what_a_target_should_be(server: Server) -> None:
     """A token, by text or number, or two: the reason fits the type of the value that was sent."""
     id_ = server.analyse(model="gpt2", text="A target.")["id"]
     for target, message in (
-        (10**8, "This number is too large: it must be at most 1e+06."),
+        (10**8, "This number is too large: it must be at most 1000000."),
         ({}, "This must be a string or a whole number or a list."),
     ):
         answer = server.post({"target": target}, f"/analyses/{id_}/effects")

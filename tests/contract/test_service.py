@@ -89,7 +89,7 @@ def test_a_data_set_that_is_deleted_while_another_user_uploads_it(
 
     monkeypatch.setattr(service.database, "grant", delayed)
     assert service.datasets.add(file, "cats.txt", None, "bob")["id"] == id_
-    assert [one["id"] for one in service.datasets.list("bob")] == [id_]
+    assert [one["id"] for _, one in service.datasets.list("bob")] == [id_]
 
 
 def test_only_those_who_asked_for_a_download_cancel_it(tmp_path: Path) -> None:
