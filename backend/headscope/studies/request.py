@@ -180,9 +180,10 @@ class StudyRequest(BaseModel):
             raise InvalidRequest("Only effects have a target. Name a method in effects.", pointer="/effects")
         if any(choice.needs("reference") for choice in self.judges) != (self.reference is not None):
             raise InvalidRequest(NO_REFERENCE if self.reference is None else NO_READER, pointer="/reference")
-        if self.against is None and any("against" in FIGURE_NEEDS[name].asks for name in self.figures):
+        pairs = [name for name in self.figures if "against" in FIGURE_NEEDS[name].asks]
+        if pairs and self.against is None:
             raise InvalidRequest(
-                "The figure tuning compares two variants. Give the second one as against.", pointer="/figures"
+                f"The figure {pairs[0]} compares two variants. Give the second one as against.", pointer="/figures"
             )
         if len(self.variants) == 2 and self.variants[0] == self.variants[1]:
             raise InvalidRequest(

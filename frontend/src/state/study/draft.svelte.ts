@@ -45,6 +45,7 @@ const START = {
   badRows: 'skip' as 'skip' | 'fail',
 }
 type Choices = typeof START
+type Picked = Pick<Choices, 'figures' | 'lenses' | 'measures'>
 
 export class Draft {
   /** The latest answer of the server, and the id that was asked for. */
@@ -205,16 +206,21 @@ export class Draft {
     }
   }
 
-  /** Start the study with `model`, chosen or the server's default, its trained mechanism `own`, and the chosen ones of `effects`; returns the id, or undefined if it was refused. */
-  async start(model: string, own: Method, effects: readonly Declaration[]): Promise<string | undefined> {
+  /** Start the study with `model`, chosen or the server's default, its trained mechanism `own`, the chosen ones of `effects`, and what is `picked`; returns the id, or undefined if it was refused. */
+  async start(
+    model: string,
+    own: Method,
+    effects: readonly Declaration[],
+    picked: Picked = this.choices,
+  ): Promise<string | undefined> {
     let id: string | undefined
     await this.#try('Starting \u2026', async () => {
-      id = (await this.studies.start(this.#request(model, own, effects))).id
+      id = (await this.studies.start(this.#request(model, own, effects, picked))).id
     })
     return id
   }
 
-  #request(model: string, own: Method, effects: readonly Declaration[]): StudyRequest {
+  #request(model: string, own: Method, effects: readonly Declaration[], picked: Picked): StudyRequest {
     const { choices: now, judges } = this
     const typed = judges.length > 0 ? [now.target, now.minus] : []
     const first = now.mechanism === '' ? null : resolveMechanism(own, now.mechanism, now.params)
@@ -228,15 +234,15 @@ export class Draft {
       model,
       mechanism: first,
       against: now.against === 'nothing' || now.than === '' ? null : other,
-      lenses: now.lenses,
-      measures: now.measures,
+      lenses: picked.lenses,
+      measures: picked.measures,
       effects: this.#chosen(effects).flatMap(
         (method) => studyMethod(method, this.effectParamsOf(method.name), this.texts) ?? [],
       ),
       target: typed.flatMap((text) => readOutput(text, []) ?? []),
       position: judges.length > 0 ? integerOf(now.position) : null,
       reference: this.needsReference(effects) ? this.texts.reference : [],
-      figures: now.figures,
+      figures: picked.figures,
       limit: countOf(now.limit),
       seed: Math.max(0, Math.trunc(Number(now.seed)) || 0),
       maxTokens: countOf(now.maxTokens),

@@ -58,10 +58,10 @@ export class OpenStudy {
 
   /** Look whether one that ended without results is still there, and still at rest. */
   async look(): Promise<void> {
-    const id = this.study?.id
-    if (id === undefined || !isOver(this.study!) || this.study!.status === 'done') return
+    const { study } = this
+    if (!study || !isOver(study) || study.status === 'done') return
     try {
-      await this.#task(id)
+      await this.#task(study.id)
     } catch (error) {
       if (error instanceof SourceError && error.code === GONE) this.error = this.fail(error)
     }
